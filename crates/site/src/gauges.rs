@@ -28,18 +28,18 @@ pub struct Gauges {
 impl Site {
     pub fn gauges(&self) -> Gauges {
         Gauges {
-            instances_open: self.instances.len(),
-            instances_resident: self.instances.resident(),
-            instances_broken: self.instances.broken_len(),
-            incidents_open: self.instances.incidents(),
-            items_open: self.worklists.len(),
+            instances_open: self.cases.instances.len(),
+            instances_resident: self.cases.instances.resident(),
+            instances_broken: self.cases.instances.broken_len(),
+            incidents_open: self.cases.instances.incidents(),
+            items_open: self.work.worklists.len(),
             jobs_queued: self.jobs.queued(),
             jobs_leased: self.jobs.leased(),
             requests_waiting: self.waiting.len(),
             executors: self.executors.registry.len(),
             schedules: self.schedules.len(),
             schedules_missed: self.schedules.missed(),
-            sent: self.outbox.sent(),
+            sent: self.migration.outbox.sent(),
             deadlines: self.deadlines(),
         }
     }

@@ -27,12 +27,10 @@ mod waiting;
 mod wire;
 mod work;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use legwork_mail::Tell;
 use legwork_model::event::ExecutorRegistered;
-use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_org::Worklists;
 
@@ -61,29 +59,18 @@ pub use schedules::{KEY_OF_SCHEDULE, STARTS_MAX};
 pub use wire::Shares;
 
 use bounds::Entailed;
-use cases::earlier::Earlier;
-use cases::earlier_cases::EarlierCases;
-use cases::instances::Instances;
+use cases::Cases;
 use catalog::Catalog;
-use catalog::access::{Caller, Tokens};
-use catalog::chain::Chain;
-use catalog::replicate::Replication;
-use cluster::coordinate::{Coordination, Reporting};
-use cluster::exceptions::Endings;
-use cluster::locks::Locks;
-use cluster::watch::Watching;
+use catalog::access::Caller;
+use cluster::Cluster;
 use executors::Executors;
 use jobs::Jobs;
 use mailing::Mailings;
-use migration::arrivals::Arrivals;
-use migration::contents::Contents;
-use migration::fetch::Fetching;
-use migration::outbox::Outbox;
+use migration::Migration;
 use planning::Planning;
 use schedules::Schedules;
 use waiting::WaitingRoom;
-use work::followers::Followers;
-use work::following::Following;
+use work::Work;
 
 /// How a site is set up.
 #[derive(Clone, Debug)]
@@ -135,96 +122,27 @@ impl Default for Config {
 pub struct Site {
     config: Config,
     catalog: Catalog,
-    tokens: Tokens,
-    instances: Instances,
-    worklists: Worklists,
+    cluster: Cluster,
+    cases: Cases,
+    migration: Migration,
+    work: Work,
     jobs: Jobs,
-    waiting: WaitingRoom,
-    /// Streams are being taken in; nobody has looked at the worklists yet.
-    recovering: bool,
-    /// Instances that the input at hand has brought to their end.
-    ended: Vec<InstanceId>,
-    /// Streams asked for and not come yet: never twice at a time, or the second copy could be
-    /// older than what has happened since the first came.
-    loads: BTreeSet<StreamId>,
-    /// Requests that wait for the stream of their instance, or of their key.
-    loading: BTreeMap<StreamId, Vec<Held>>,
-    /// Repeated starts that wait for the instance that the first one has started.
-    repeated: BTreeMap<InstanceId, Vec<Repeated>>,
-    /// Pages of histories asked for and being read.
-    histories: BTreeMap<RequestId, Page>,
-    /// Listings of ended instances being read: the process asked for, and how many.
-    listings: BTreeMap<RequestId, List>,
-    /// Instances whose items are to be offered anew because the organisation has changed.
-    stale: VecDeque<InstanceId>,
-    /// Those of them being loaded.
-    reoffering: BTreeSet<InstanceId>,
-    /// What could not be understood in the site's own stream, and in that of the plans.
-    faults: Vec<String>,
-    /// Records in the site's own stream.
-    version: u64,
-    /// The latest moment seen or recorded.
-    latest: Timestamp,
-    /// When those who follow worklists were served last.
-    watched_at: Timestamp,
-    /// Until then all timeouts are suspended, after a jump of time.
-    grace_until: Timestamp,
-    /// This server among others, as the catalog says; `None` if it is alone, or if the catalog
-    /// does not say so yet.
-    seat: Option<Seat>,
-    /// The same, as it was told when it started.
-    bootstrap: Option<Seat>,
-    /// The numbers of servers by their names, as of the seat, or else of the file.
-    names: BTreeMap<Arc<str>, ServerId>,
-    /// Whether something other than what was stored has come in.
-    has_begun: bool,
-    /// What the records of the own stream come to.
-    chain: Chain,
-    replication: Replication,
-    outbox: Outbox,
-    arrivals: Arrivals,
-    fetching: Fetching,
-    contents: Contents,
-    /// Instances that were open at the start and have to be loaded as a whole.
-    unread: BTreeSet<InstanceId>,
-    /// What other servers have to do for people who ask here.
-    following: Following,
-    /// Other servers whose people have something to do here.
-    followers: Followers,
-    /// Messages about instances that are being loaded.
-    heard: BTreeMap<InstanceId, Vec<(ServerId, Message)>>,
-    /// What waits here for a change of the topology to end.
-    locks: Locks,
-    /// What is said to the registrar about it, and what the registrar has heard.
-    reporting: Reporting,
-    coordination: Coordination,
-    /// Keys that may have been used elsewhere.
-    earlier: Earlier,
-    earlier_cases: EarlierCases,
-    /// Exceptions of the domain that are here.
-    endings: Endings,
-    /// Whether the servers have the load they are meant to have.
-    watching: Watching,
     executors: Executors,
     planning: Planning,
-    mailings: Mailings,
     schedules: Schedules,
+    mailings: Mailings,
+    waiting: WaitingRoom,
+    clock: Clock,
     entailed: Entailed,
     out: Vec<Output>,
 }
 
-/// A part of a history, in records.
-#[derive(Clone, Copy, Debug)]
-struct Page {
-    from: u64,
-    limit: usize,
-}
-
-/// A start that was carried out before; the answer is what became of it.
-#[derive(Clone, Copy, Debug)]
-struct Repeated {
-    id: RequestId,
-    wait_until: Option<Timestamp>,
+#[derive(Debug, Default)]
+struct Clock {
+    /// The latest moment seen or recorded.
+    latest: Timestamp,
+    /// Until then all timeouts are suspended, after a jump of time.
+    grace_until: Timestamp,
 }
 
 /// A request held back until the stream it is about has come.
@@ -241,51 +159,18 @@ impl Site {
         let first_lease = config.life >> JobLease::SERVER_BITS;
         let catalog = Catalog::default();
         let mut site = Self {
-            worklists: Self::empty_worklists(&config, &catalog),
+            work: Work::new(config.life, Self::empty_worklists(&config, &catalog)),
             jobs: Jobs::new(first_lease),
             catalog,
-            tokens: Tokens::default(),
-            instances: Instances::default(),
-            waiting: WaitingRoom::default(),
-            recovering: false,
-            ended: Vec::new(),
-            loads: BTreeSet::new(),
-            loading: BTreeMap::new(),
-            repeated: BTreeMap::new(),
-            histories: BTreeMap::new(),
-            listings: BTreeMap::new(),
-            stale: VecDeque::new(),
-            reoffering: BTreeSet::new(),
-            faults: Vec::new(),
-            version: 0,
-            latest: Timestamp::default(),
-            watched_at: Timestamp::default(),
-            grace_until: Timestamp::default(),
-            seat: None,
-            bootstrap: None,
-            names: BTreeMap::new(),
-            has_begun: false,
-            chain: Chain::default(),
-            replication: Replication::default(),
-            outbox: Outbox::default(),
-            arrivals: Arrivals::default(),
-            fetching: Fetching::default(),
-            contents: Contents::default(),
-            unread: BTreeSet::new(),
-            following: Following::new(config.life),
-            followers: Followers::default(),
-            heard: BTreeMap::new(),
-            locks: Locks::default(),
-            reporting: Reporting::default(),
-            coordination: Coordination::default(),
-            earlier: Earlier::default(),
-            earlier_cases: EarlierCases::default(),
-            endings: Endings::default(),
-            watching: Watching::default(),
+            cluster: Cluster::default(),
+            cases: Cases::default(),
+            migration: Migration::default(),
             executors: Executors::default(),
             planning: Planning::default(),
-            mailings: Mailings::default(),
             schedules: Schedules::default(),
+            mailings: Mailings::default(),
+            waiting: WaitingRoom::default(),
+            clock: Clock::default(),
             entailed: Entailed::default(),
             out: Vec::new(),
             config,
@@ -296,7 +181,7 @@ impl Site {
 
     /// Takes one input; answers what is to be done outside, in this order.
     pub fn handle(&mut self, input: Input, now: Timestamp) -> Vec<Output> {
-        let now = now.max(self.latest);
+        let now = now.max(self.clock.latest);
         self.entailed = Entailed::default();
         if !matches!(input, Input::Recovered(_) | Input::SiteRecovered) {
             self.begin(now);
@@ -307,7 +192,7 @@ impl Site {
             Mode::Frozen { .. } => self.act_frozen(input, now),
             Mode::Gone { .. } => self.act_gone(input),
         }
-        for id in std::mem::take(&mut self.ended) {
+        for id in std::mem::take(&mut self.cases.ended) {
             self.forget_over(id);
         }
         self.write_plans(now);
@@ -319,8 +204,8 @@ impl Site {
             Input::Recovered(stream) => self.recover(stream),
             Input::SiteRecovered => self.site_recovered(),
             Input::Request { id, credential, request } => {
-                self.latest = now;
-                match self.tokens.caller(&credential) {
+                self.clock.latest = now;
+                match self.catalog.tokens.caller(&credential) {
                     Ok(caller) => self.admit(Held { id, caller, request }, now),
                     Err(refusal) => self.answer(id, Err(refusal)),
                 }
@@ -360,15 +245,16 @@ impl Site {
         // Whoever follows a worklist sees other items when somebody's absence begins or ends.
         let absence = self
             .has_readers()
-            .then(|| self.catalog.organisation().next_absence_change(self.latest))
+            .then(|| self.catalog.organisation().next_absence_change(self.clock.latest))
             .flatten();
-        let stale = (!self.stale.is_empty()).then_some(self.latest);
-        let (parcels, arrivals) = (self.outbox.next_due(), self.arrivals.next_due());
-        let values = self.fetching.next_due();
-        let (files, catalog) = (self.contents.next_due(), self.next_beat());
-        let lists = self.following.next_due();
+        let stale = (!self.work.stale.is_empty()).then_some(self.clock.latest);
+        let (parcels, arrivals) =
+            (self.migration.outbox.next_due(), self.migration.arrivals.next_due());
+        let values = self.migration.fetching.next_due();
+        let (files, catalog) = (self.migration.contents.next_due(), self.next_beat());
+        let lists = self.work.following.next_due();
         let (held, reports) = (self.next_release(), self.next_report());
-        let (keys, endings) = (self.earlier.next_due(), self.next_telling());
+        let (keys, endings) = (self.cases.earlier.next_due(), self.next_telling());
         let changes = [held, reports, keys, endings].into_iter().flatten().min();
         match self.mode() {
             Mode::Serving if self.is_joining() => return catalog,
@@ -394,13 +280,13 @@ impl Site {
 
     /// The latest moment in what was recovered or handled: the clock must not fall behind it.
     pub fn latest(&self) -> Timestamp {
-        self.latest
+        self.clock.latest
     }
 
     /// What could not be understood in the site's own stream or in that of the plans; not empty means that the store was
     /// written by something else or a newer version, and must not be written to.
     pub fn faults(&self) -> &[String] {
-        &self.faults
+        &self.catalog.log.faults
     }
 
     /// The change of the topology that is under way, as far as known here.
@@ -415,13 +301,13 @@ impl Site {
 
     /// How often the tokens have changed.
     pub fn tokens_revision(&self) -> u64 {
-        self.tokens.revision()
+        self.catalog.tokens.revision()
     }
 
     /// The hashes of the tokens there are, for whoever has to tell them from made-up ones before
     /// a request gets here.
     pub fn token_hashes(&self) -> impl Iterator<Item = [u8; 32]> {
-        self.tokens.hashes()
+        self.catalog.tokens.hashes()
     }
 
     /// How often the executors have changed.

@@ -36,24 +36,24 @@ impl Site {
         match StreamId(stream.id).kind() {
             StreamKind::Site => return self.recover_site(&stream),
             StreamKind::Instance(id) => {
-                self.recovering = true;
+                self.work.recovering = true;
                 if self.take_in(id, &stream, true, Timestamp::default()) {
                     self.expect_promises(id);
                     self.recall_deadline(id);
                 } else {
-                    self.unread.insert(id);
+                    self.cases.unread.insert(id);
                 }
             }
             // Closed with their only record: never open.
             StreamKind::Key => {}
             StreamKind::Plans => {
-                self.loads.remove(&StreamId::PLANS);
+                self.cases.loads.remove(&StreamId::PLANS);
                 return self.recover_plans(&stream);
             }
             StreamKind::Mail => self.recover_mail(&stream),
             StreamKind::Executors => self.recover_learned(&stream),
             StreamKind::Schedules => {
-                self.loads.remove(&StreamId::SCHEDULES);
+                self.cases.loads.remove(&StreamId::SCHEDULES);
                 return self.recover_schedules(&stream);
             }
         }
@@ -62,19 +62,19 @@ impl Site {
 
     fn recover_site(&mut self, stream: &Stream) {
         for bytes in &stream.records {
-            let number = self.version;
-            self.version += 1;
-            self.chain.push(bytes);
+            let number = self.catalog.log.version;
+            self.catalog.log.version += 1;
+            self.catalog.log.chain.push(bytes);
             match Record::<SiteEvent>::from_bytes(bytes) {
                 Ok(Record { at, events }) => {
-                    self.latest = self.latest.max(at);
+                    self.clock.latest = self.clock.latest.max(at);
                     for event in events {
                         if let Err(reason) = self.replay_site_event(event, number, at) {
-                            self.faults.push(reason);
+                            self.catalog.log.faults.push(reason);
                         }
                     }
                 }
-                Err(unreadable) => self.faults.push(unreadable.to_string()),
+                Err(unreadable) => self.catalog.log.faults.push(unreadable.to_string()),
             }
         }
     }
@@ -82,9 +82,10 @@ impl Site {
     /// All portions of the site's own stream have come. There are no instances yet, and so no
     /// items to carry over.
     pub(crate) fn site_recovered(&mut self) {
-        self.faults.extend(self.catalog.put_in_force());
+        let faults = self.catalog.put_in_force();
+        self.catalog.log.faults.extend(faults);
         self.follow_topology();
-        self.worklists = Self::empty_worklists(&self.config, &self.catalog);
+        self.work.worklists = Self::empty_worklists(&self.config, &self.catalog);
     }
 
     /// The stream a request needs and that is not in memory.
@@ -100,17 +101,17 @@ impl Site {
             Subject::Activity(activity, _) => activity.instance,
             Subject::Other => return None,
         };
-        let at_hand = self.instances.state(instance).is_some();
-        (!at_hand && self.instances.broken(instance).is_none()).then_some(instance.into())
+        let at_hand = self.cases.instances.state(instance).is_some();
+        (!at_hand && self.cases.instances.broken(instance).is_none()).then_some(instance.into())
     }
 
     pub(crate) fn load(&mut self, stream: StreamId, held: Held) {
-        self.loading.entry(stream).or_default().push(held);
+        self.cases.loading.entry(stream).or_default().push(held);
         self.ask_for(stream, false);
     }
 
     pub(crate) fn ask_for(&mut self, stream: StreamId, whole: bool) {
-        if self.loads.insert(stream) {
+        if self.cases.loads.insert(stream) {
             self.out.push(Output::Load { stream, whole });
         }
     }
@@ -118,7 +119,7 @@ impl Site {
     /// A stream asked for has come: whoever waited for it gets their turn.
     pub(crate) fn loaded(&mut self, stream: &Stream, now: Timestamp) {
         let id = StreamId(stream.id);
-        self.loads.remove(&id);
+        self.cases.loads.remove(&id);
         match id.kind() {
             StreamKind::Instance(id) => self.instance_loaded(id, stream, now),
             StreamKind::Key => self.key_loaded(id, stream, now),
@@ -133,8 +134,8 @@ impl Site {
     fn instance_loaded(&mut self, id: InstanceId, stream: &Stream, now: Timestamp) {
         let is_there = !stream.records.is_empty() || stream.snapshot.is_some();
         // One that is not known here has been closed.
-        let was_unread = self.unread.remove(&id);
-        let is_open = was_unread || self.instances.get(id).is_some();
+        let was_unread = self.cases.unread.remove(&id);
+        let is_open = was_unread || self.cases.instances.get(id).is_some();
         if is_there && !self.take_in(id, stream, is_open, now) {
             return;
         }
@@ -143,22 +144,24 @@ impl Site {
             self.recall_deadline(id);
         }
         self.deadline_loaded(id);
-        for held in self.loading.remove(&id.into()).unwrap_or_default() {
+        for held in self.cases.loading.remove(&id.into()).unwrap_or_default() {
             self.carry_out(held, now);
         }
         self.offer_loaded(id, now);
-        for (from, message) in self.heard.remove(&id).unwrap_or_default() {
+        for (from, message) in self.cases.heard.remove(&id).unwrap_or_default() {
             self.listen(from, id, message, now);
         }
-        for repeated in self.repeated.remove(&id).unwrap_or_default() {
+        for repeated in self.cases.repeated.remove(&id).unwrap_or_default() {
             self.answer_or_wait(repeated.id, id, repeated.wait_until, Some(true), now);
         }
-        if is_open || self.instances.get(id).is_some_and(|slot| !slot.is_over()) {
+        if is_open || self.cases.instances.get(id).is_some_and(|slot| !slot.is_over()) {
             self.drop_questions(id.into());
         } else {
             self.answer_key_questions(id.into(), is_there);
         }
-        if self.instances.get(id).is_some_and(Slot::is_over) && !self.contents.concerns(id) {
+        if self.cases.instances.get(id).is_some_and(Slot::is_over)
+            && !self.migration.contents.concerns(id)
+        {
             self.forget_over(id);
         }
     }
@@ -168,29 +171,29 @@ impl Site {
         let rebuilt = guarded(|| self.rebuild(stream));
         match rebuilt.unwrap_or_else(|panic| Err(Failure::Broken(panic))) {
             Ok(Rebuilt { schema, state, version }) => {
-                self.latest = self.latest.max(state.latest());
-                if let Some(slot) = self.instances.get(id) {
+                self.clock.latest = self.clock.latest.max(state.latest());
+                if let Some(slot) = self.cases.instances.get(id) {
                     if slot.version != version {
                         let reason = format!("it has {version} records, not {}", slot.version);
                         self.set_apart(id, reason);
                         return true;
                     }
-                    self.instances.restore(id, state);
-                    if self.reoffering.remove(&id) {
+                    self.cases.instances.restore(id, state);
+                    if self.work.reoffering.remove(&id) {
                         self.reoffer(id, now);
                     }
                 } else {
                     let mut slot = Slot::new(schema, version, state);
                     slot.ended_at = slot.state.as_ref().and_then(|state| state.ended_at());
                     let ended = slot.has_ended();
-                    self.instances.insert(id, slot);
+                    self.cases.instances.insert(id, slot);
                     if !ended {
-                        self.offer_open(id, self.latest.max(now));
-                        self.recall_answers(id, self.latest.max(now));
+                        self.offer_open(id, self.clock.latest.max(now));
+                        self.recall_answers(id, self.clock.latest.max(now));
                     }
                     self.fetch_lacking(id, now);
                     if is_open {
-                        self.fetch_contents(id, self.latest.max(now));
+                        self.fetch_contents(id, self.clock.latest.max(now));
                     }
                     self.take_up(id);
                 }

@@ -24,9 +24,9 @@ const GRACE: Duration = Duration::from_secs(15);
 
 impl Site {
     pub(crate) fn settle(&mut self, now: Timestamp) {
-        self.latest = now;
-        if std::mem::take(&mut self.recovering) {
-            self.worklists.start_afresh();
+        self.clock.latest = now;
+        if std::mem::take(&mut self.work.recovering) {
+            self.work.worklists.start_afresh();
         }
         self.carry_on(now);
         let ran_out = self.jobs.expire(now);
@@ -62,10 +62,10 @@ impl Site {
         let until = now.plus(GRACE);
         // A second jump within the grace period, or as long after it, is ignored; else a server that is always slow would
         // never time anyone out.
-        if now < self.grace_until.plus(GRACE) {
+        if now < self.clock.grace_until.plus(GRACE) {
             return;
         }
-        self.grace_until = until;
+        self.clock.grace_until = until;
         self.jobs.prolong(by);
         self.listen_to_executors(by, until);
         self.listen_to_planners(until);
@@ -74,7 +74,7 @@ impl Site {
 
     /// What goes on while this server is frozen.
     pub(crate) fn settle_frozen(&mut self, now: Timestamp) {
-        self.latest = now;
+        self.clock.latest = now;
         self.serve_watches(now);
         self.answer_due(now);
         self.attend_to_change(now);
@@ -108,27 +108,15 @@ impl Site {
     /// noted before.
     pub(crate) fn evict(&mut self) {
         self.note_holders();
-        let Self {
-            waiting,
-            outbox,
-            fetching,
-            contents,
-            instances,
-            executors,
-            planning,
-            mailings,
-            ..
-        } = self;
+        let Self { waiting, migration, executors, planning, mailings, .. } = self;
         let awaited = |id| {
             waiting.awaits_end_of(id)
-                || outbox.concerns(id)
-                || fetching.concerns(id)
-                || contents.concerns(id)
+                || migration.concerns(id)
                 || executors.concerns(id)
                 || planning.concerns(id)
                 || mailings.concerns(id)
         };
-        instances.evict(self.config.resident_max, awaited);
+        self.cases.instances.evict(self.config.resident_max, awaited);
     }
 
     /// Offers all open items anew because the organisation has changed, and gives activities that
@@ -137,9 +125,9 @@ impl Site {
     pub(crate) fn offer_anew(&mut self, now: Timestamp) {
         self.refit(now);
         self.mailings.look_again(now);
-        let (instances, org) = (&self.instances, self.catalog.organisation());
+        let (instances, org) = (&self.cases.instances, self.catalog.organisation());
         let stale = RefCell::new(BTreeSet::new());
-        let reoffered = self.worklists.reoffer(org, |key, item| {
+        let reoffered = self.work.worklists.reoffer(org, |key, item| {
             let nobody = Rule::Any(Vec::new());
             let who = item.schema.node(key.activity.node).who().unwrap_or(&nobody);
             let state = instances.state(key.instance).map(|(_, state)| state);
@@ -151,8 +139,8 @@ impl Site {
         let mut stale = stale.into_inner();
         let left = reoffered.without_actors.iter().chain(&reoffered.without_holder);
         stale.extend(left.map(|key| key.instance));
-        stale.extend(self.instances.with_incidents(None).map(|(id, _)| id));
-        self.stale = stale.into_iter().collect();
+        stale.extend(self.cases.instances.with_incidents(None).map(|(id, _)| id));
+        self.work.stale = stale.into_iter().collect();
         self.reoffer_some(now);
     }
 
@@ -163,14 +151,14 @@ impl Site {
             return;
         }
         for _ in 0..REOFFERED_AT_ONCE {
-            if self.reoffering.len() >= REOFFERED_AT_ONCE || self.entailed.is_enough() {
+            if self.work.reoffering.len() >= REOFFERED_AT_ONCE || self.entailed.is_enough() {
                 return;
             }
-            let Some(id) = self.stale.pop_front() else { return };
-            if self.instances.state(id).is_some() {
+            let Some(id) = self.work.stale.pop_front() else { return };
+            if self.cases.instances.state(id).is_some() {
                 self.reoffer(id, now);
-            } else if self.instances.get(id).is_some() {
-                self.reoffering.insert(id);
+            } else if self.cases.instances.get(id).is_some() {
+                self.work.reoffering.insert(id);
                 self.ask_for(id.into(), false);
             }
         }
@@ -180,18 +168,18 @@ impl Site {
     /// gone, and tells of those that nobody can do.
     pub(crate) fn reoffer(&mut self, id: InstanceId, now: Timestamp) {
         self.retry_nobody(id, now);
-        let Some((schema, state)) = self.instances.state(id) else { return };
+        let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let schema = schema.clone();
         let (mut undoable, mut abandoned) = (Vec::new(), Vec::new());
         for open in state.open(&schema) {
             let resolved = self.resolved(&schema, state, &open.activity);
             let key = ItemKey { instance: id, activity: open.activity };
-            let Some(item) = self.worklists.item(&key) else { continue };
-            self.worklists.offer(&key, &schema, &resolved, item.offered_at);
+            let Some(item) = self.work.worklists.item(&key) else { continue };
+            self.work.worklists.offer(&key, &schema, &resolved, item.offered_at);
             match item.claimed_by {
                 Some(holder) if self.catalog.organisation().contains(&holder) => {
                     let at = item.claimed_at.unwrap_or(item.offered_at);
-                    self.worklists.claim(&key, &holder, at);
+                    self.work.worklists.claim(&key, &holder, at);
                 }
                 Some(holder) => abandoned.push((key, holder)),
                 None if resolved.actors.is_empty() => undoable.push(key),
@@ -201,14 +189,15 @@ impl Site {
         for (key, holder) in abandoned {
             let release = Command::Release { activity: key.activity.clone(), by: holder };
             self.by_itself(id, release, now);
-            let nobody = self.worklists.resolved(&key).is_some_and(|who| who.actors.is_empty());
+            let nobody =
+                self.work.worklists.resolved(&key).is_some_and(|who| who.actors.is_empty());
             undoable.extend(nobody.then_some(key));
         }
         undoable.iter().for_each(|key| self.raise_nobody(key, now));
     }
 
     fn raise_nobody(&mut self, key: &ItemKey, now: Timestamp) {
-        let Some(slot) = self.instances.get(key.instance) else { return };
+        let Some(slot) = self.cases.instances.get(key.instance) else { return };
         let who = slot.schema.node(key.activity.node).who();
         let incident =
             Incident::NobodyCanDoIt { rule: who.map(ToString::to_string).unwrap_or_default() };
@@ -219,7 +208,7 @@ impl Site {
     /// Tries the activities again that nobody could do; if that is still so, the same incident is
     /// raised in the same record.
     fn retry_nobody(&mut self, id: InstanceId, now: Timestamp) {
-        let Some((schema, state)) = self.instances.state(id) else { return };
+        let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let stuck: Vec<Activity> = state
             .incidents(schema)
             .filter(|(_, incident)| matches!(incident, Incident::NobodyCanDoIt { .. }))

@@ -9,6 +9,7 @@ use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 
 use crate::answer::{Answer, IncidentView, InstanceInfo};
+use crate::cases::Page;
 use crate::cases::instances::Slot;
 use crate::cases::step::{broken, no_instance};
 use crate::cases::summary::Summary;
@@ -19,7 +20,7 @@ use crate::input::{List, Request, RequestId, Resolution, Start};
 use crate::output::{ClosedStream, Output};
 use crate::refusal::{Kind, Refusal};
 use crate::waiting::Waiting;
-use crate::{Held, Page, Site};
+use crate::{Held, Site};
 
 /// The most entries of one page of any listing.
 pub(crate) const PAGE_MAX: usize = 1_000;
@@ -55,7 +56,7 @@ impl Site {
 
     /// Refuses to start what another server of the domain controls there.
     pub(crate) fn require_placed(&self, id: InstanceId) -> Result<(), Refusal> {
-        let Some(seat) = &self.seat else { return Ok(()) };
+        let Some(seat) = &self.cluster.seat else { return Ok(()) };
         // By its id everybody finds who has started it.
         if self.belongs_here(id) && id.server() == seat.here {
             return Ok(());
@@ -68,7 +69,7 @@ impl Site {
     pub(crate) fn require_placed_now(&self, id: InstanceId) -> Result<(), Refusal> {
         self.require_placed(id)?;
         let domain = self.domain_here();
-        let found = self.seat.as_ref().zip(domain).and_then(|(seat, domain)| {
+        let found = self.cluster.seat.as_ref().zip(domain).and_then(|(seat, domain)| {
             Some((seat.here, seat.topology.domain(domain)?.chain.newest().server(id.spread())))
         });
         match found {
@@ -85,7 +86,7 @@ impl Site {
     ) -> Result<(), Refusal> {
         let id = start.instance;
         self.require_placed(id)?;
-        if self.instances.get(id).is_some() || self.instances.broken(id).is_some() {
+        if self.cases.instances.get(id).is_some() || self.cases.instances.broken(id).is_some() {
             let message = format!("there is an instance {id} already");
             return Err(Refusal::new(Kind::Conflict, "instance_exists", message));
         }
@@ -152,8 +153,8 @@ impl Site {
         started: Option<bool>,
         now: Timestamp,
     ) {
-        let waits = self.instances.get(instance).is_some_and(|slot| !slot.has_results())
-            || self.contents.concerns(instance);
+        let waits = self.cases.instances.get(instance).is_some_and(|slot| !slot.has_results())
+            || self.migration.contents.concerns(instance);
         let waiting = Waiting::End { instance, started };
         match wait_until.filter(|&until| waits && until > now) {
             None => self.answer_end(id, &waiting),
@@ -177,10 +178,10 @@ impl Site {
     }
 
     fn info_with_result(&self, id: InstanceId) -> Result<InstanceInfo, Refusal> {
-        if let Some(reason) = self.instances.broken(id) {
+        if let Some(reason) = self.cases.instances.broken(id) {
             return Err(broken(id, reason));
         }
-        let slot = self.instances.get(id).ok_or_else(|| no_instance(id))?;
+        let slot = self.cases.instances.get(id).ok_or_else(|| no_instance(id))?;
         let mut info = slot.whole_info(id);
         if slot.has_ended()
             && let Some(state) = slot.state.as_deref()
@@ -192,8 +193,8 @@ impl Site {
 
     fn view(&self, id: InstanceId) -> Result<crate::answer::InstanceView, Refusal> {
         let info = self.info_with_result(id)?;
-        let (schema, state) = self.instances.state(id).ok_or_else(|| no_instance(id))?;
-        Ok(view::instance(self.seat.as_ref(), schema, state, info))
+        let (schema, state) = self.cases.instances.state(id).ok_or_else(|| no_instance(id))?;
+        Ok(view::instance(self.cluster.seat.as_ref(), schema, state, info))
     }
 
     pub(crate) fn history(
@@ -208,7 +209,7 @@ impl Site {
             return self.answer(id, Err(refusal));
         }
         let limit = limit.clamp(1, PAGE_MAX);
-        self.histories.insert(id, Page { from, limit });
+        self.cases.histories.insert(id, Page { from, limit });
         // One more tells whether there is a next page.
         self.out.push(Output::ReadHistory { id, instance, from, limit: limit + 1 });
     }
@@ -220,7 +221,7 @@ impl Site {
         first: Option<&[u8]>,
         records: &[Vec<u8>],
     ) {
-        let Some(page) = self.histories.remove(&id) else { return };
+        let Some(page) = self.cases.histories.remove(&id) else { return };
         let answer = view::history(&self.catalog, instance, first, records, page, self.seat());
         let starter = first.is_none().then(|| self.starter_of(instance)).flatten();
         let answer = answer.map_err(|refusal| refusal.at(starter));
@@ -238,7 +239,7 @@ impl Site {
             let limit = if is_filtered { PAGE_MAX } else { limit + 1 };
             // Keys are streams that have ended too; they lie above all instances.
             let before = list.before.map_or(StreamId::KEYS, StreamId::from);
-            self.listings.insert(id, list);
+            self.cases.listings.insert(id, list);
             return self.out.push(Output::ReadClosed { id, before, limit });
         }
         let info = |(id, slot): (InstanceId, &Slot)| slot.info(id);
@@ -246,14 +247,16 @@ impl Site {
             asked if list.deadline => {
                 let is_of =
                     |slot: &Slot| asked.as_ref().is_none_or(|asked| *asked == slot.schema.process);
-                let due = self.instances.with_deadline(list.before);
+                let due = self.cases.instances.with_deadline(list.before);
                 due.filter(|(_, slot)| is_of(slot)).take(limit + 1).map(info).collect()
             }
             Some(process) => {
-                let newest = self.instances.newest_of(process, list.before);
+                let newest = self.cases.instances.newest_of(process, list.before);
                 newest.take(limit + 1).map(info).collect()
             }
-            None => self.instances.newest_first(list.before).take(limit + 1).map(info).collect(),
+            None => {
+                self.cases.instances.newest_first(list.before).take(limit + 1).map(info).collect()
+            }
         };
         let more = found.len() > limit;
         found.truncate(limit);
@@ -262,7 +265,9 @@ impl Site {
     }
 
     pub(crate) fn closed_read(&mut self, id: RequestId, streams: &[ClosedStream]) {
-        let Some(List { process, deadline, limit, .. }) = self.listings.remove(&id) else { return };
+        let Some(List { process, deadline, limit, .. }) = self.cases.listings.remove(&id) else {
+            return;
+        };
         let mut found: Vec<InstanceInfo> = streams
             .iter()
             .filter_map(|closed| {
@@ -349,7 +354,7 @@ impl Site {
         command: Command,
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
-        if let Some(reason) = self.instances.broken(instance) {
+        if let Some(reason) = self.cases.instances.broken(instance) {
             return Err(broken(instance, reason));
         }
         self.command(instance, command, now).map(|()| Answer::Done)
@@ -365,7 +370,7 @@ impl Site {
         let limit = limit.clamp(1, PAGE_MAX);
         let mut found: Vec<IncidentView> = Vec::new();
         let mut more = false;
-        for (id, slot) in self.instances.with_incidents(after) {
+        for (id, slot) in self.cases.instances.with_incidents(after) {
             if found.len() >= limit {
                 more = true;
                 break;

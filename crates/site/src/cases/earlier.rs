@@ -59,7 +59,7 @@ impl Earlier {
 impl Site {
     /// How many divisions the domain has had, and who had a spread before.
     fn earlier_servers(&self, id: InstanceId) -> (u32, BTreeSet<ServerId>) {
-        let Some(seat) = &self.seat else { return (0, BTreeSet::new()) };
+        let Some(seat) = &self.cluster.seat else { return (0, BTreeSet::new()) };
         let divisions = self.divisions_here();
         let servers = divisions.iter().map(|division| division.layout.server(id.spread()));
         (divisions.len() as u32, servers.filter(|server| *server != seat.here).collect())
@@ -75,7 +75,7 @@ impl Site {
     /// those where it may have been used.
     pub(crate) fn is_unused_elsewhere(&self, key: StreamId, id: InstanceId) -> bool {
         let (versions, servers) = self.earlier_servers(id);
-        servers.is_empty() || self.earlier.cleared.get(&key) == Some(&versions)
+        servers.is_empty() || self.cases.earlier.cleared.get(&key) == Some(&versions)
     }
 
     /// Asks those where a key may have been used.
@@ -86,10 +86,10 @@ impl Site {
         held: Held,
         now: Timestamp,
     ) {
-        if let Some(asking) = self.earlier.asking.get_mut(&key) {
+        if let Some(asking) = self.cases.earlier.asking.get_mut(&key) {
             return asking.starts.push(held);
         }
-        if self.earlier.asking.len() >= KEYS_MAX {
+        if self.cases.earlier.asking.len() >= KEYS_MAX {
             let message = "too many idempotency keys are looked for at other servers; try again";
             let refusal = Refusal::new(Kind::Exhausted, "too_many_keys", message);
             return self.answer(held.id, Err(refusal));
@@ -97,15 +97,15 @@ impl Site {
         let (versions, silent) = self.earlier_servers(id);
         let (until, starts) = (now.plus(PATIENCE), vec![held]);
         let asking = Asking { versions, silent, starts, until, due: now };
-        self.earlier.asking.insert(key, asking);
+        self.cases.earlier.asking.insert(key, asking);
         self.ask_again(key, now);
     }
 
     fn ask_again(&mut self, key: StreamId, now: Timestamp) {
-        let Some(asking) = self.earlier.asking.get_mut(&key) else { return };
-        self.earlier.due.remove(&(asking.due, key));
+        let Some(asking) = self.cases.earlier.asking.get_mut(&key) else { return };
+        self.cases.earlier.due.remove(&(asking.due, key));
         asking.due = now.plus(PAUSE);
-        self.earlier.due.insert((asking.due, key));
+        self.cases.earlier.due.insert((asking.due, key));
         let question = KeyQuestion { key, versions: asking.versions };
         for to in &asking.silent {
             let message = Message::KeyWanted(question);
@@ -115,14 +115,15 @@ impl Site {
 
     /// Asks again those that have not answered, and gives up after some time.
     pub(crate) fn ask_earlier_again(&mut self, now: Timestamp) {
-        while let Some((_, key)) = self.earlier.due.first().copied().filter(|(due, _)| *due <= now)
+        while let Some((_, key)) =
+            self.cases.earlier.due.first().copied().filter(|(due, _)| *due <= now)
         {
-            let until = self.earlier.asking.get(&key).map(|asking| asking.until);
+            let until = self.cases.earlier.asking.get(&key).map(|asking| asking.until);
             if until.is_some_and(|until| until > now) {
                 self.ask_again(key, now);
                 continue;
             }
-            let Some(asking) = self.earlier.end(key) else { return };
+            let Some(asking) = self.cases.earlier.end(key) else { return };
             for held in asking.starts {
                 self.answer(held.id, Err(unclear()));
             }
@@ -139,12 +140,12 @@ impl Site {
             return self.ask_for_newer(from, now);
         }
         if let StreamKind::Instance(id) = key.kind()
-            && (self.instances.get(id).is_some() || self.instances.broken(id).is_some())
+            && (self.cases.instances.get(id).is_some() || self.cases.instances.broken(id).is_some())
         {
             // It is not over here, and the new weights except it: whoever asks has yet to hear of that.
             return;
         }
-        let questions = &mut self.earlier.questions;
+        let questions = &mut self.cases.earlier.questions;
         if questions.len() < KEYS_MAX || questions.contains_key(&key) {
             questions.entry(key).or_default().insert((from, versions));
             self.ask_for(key, false);
@@ -153,8 +154,8 @@ impl Site {
 
     /// The stream of a key has been read: those who have asked about it are answered.
     pub(crate) fn answer_key_questions(&mut self, key: StreamId, is_used: bool) {
-        self.earlier.cleared.remove(&key);
-        for (to, versions) in self.earlier.questions.remove(&key).unwrap_or_default() {
+        self.cases.earlier.cleared.remove(&key);
+        for (to, versions) in self.cases.earlier.questions.remove(&key).unwrap_or_default() {
             let message = Message::KeyUsed { question: KeyQuestion { key, versions }, is_used };
             self.out.push(Output::Send { to, message });
         }
@@ -162,7 +163,7 @@ impl Site {
 
     /// A case is open here: who has asked about it gets no answer.
     pub(crate) fn drop_questions(&mut self, stream: StreamId) {
-        self.earlier.questions.remove(&stream);
+        self.cases.earlier.questions.remove(&stream);
     }
 
     /// Another server has answered.
@@ -177,12 +178,13 @@ impl Site {
         if let StreamKind::Instance(id) = key.kind() {
             return self.case_answered(from, (id, versions), is_used, now);
         }
-        let Some(asking) = self.earlier.asking.get_mut(&key) else { return };
+        let Some(asking) = self.cases.earlier.asking.get_mut(&key) else { return };
         if asking.versions != versions || !asking.silent.contains(&from) {
             return;
         }
         if is_used {
-            for held in self.earlier.end(key).map(|asking| asking.starts).unwrap_or_default() {
+            for held in self.cases.earlier.end(key).map(|asking| asking.starts).unwrap_or_default()
+            {
                 let refusal = self.elsewhere(from);
                 self.answer(held.id, Err(refusal));
             }
@@ -190,10 +192,10 @@ impl Site {
         }
         asking.silent.remove(&from);
         if asking.silent.is_empty()
-            && let Some(asking) = self.earlier.end(key)
+            && let Some(asking) = self.cases.earlier.end(key)
         {
             if !asking.starts.is_empty() {
-                self.earlier.cleared.insert(key, versions);
+                self.cases.earlier.cleared.insert(key, versions);
             }
             for held in asking.starts {
                 self.load(key, held);
@@ -203,10 +205,11 @@ impl Site {
 
     /// The weights of the domain have changed: what was answered does not count any more.
     pub(crate) fn restart_key_questions(&mut self) {
-        self.earlier.cleared.clear();
-        let keys: Vec<StreamId> = self.earlier.asking.keys().copied().collect();
+        self.cases.earlier.cleared.clear();
+        let keys: Vec<StreamId> = self.cases.earlier.asking.keys().copied().collect();
         for key in keys {
-            for held in self.earlier.end(key).map(|asking| asking.starts).unwrap_or_default() {
+            for held in self.cases.earlier.end(key).map(|asking| asking.starts).unwrap_or_default()
+            {
                 self.hold_start(held);
             }
         }
@@ -214,14 +217,14 @@ impl Site {
 
     /// Whoever asked has hung up.
     pub(crate) fn drop_key_start(&mut self, id: RequestId) {
-        for asking in self.earlier.asking.values_mut() {
+        for asking in self.cases.earlier.asking.values_mut() {
             asking.starts.retain(|held| held.id != id);
         }
     }
 
     /// All requests that wait for answers.
     pub(crate) fn take_key_waiters(&mut self) -> Vec<RequestId> {
-        let asking = std::mem::take(&mut self.earlier).asking.into_values();
+        let asking = std::mem::take(&mut self.cases.earlier).asking.into_values();
         asking.flat_map(|asking| asking.starts).map(|held| held.id).collect()
     }
 }

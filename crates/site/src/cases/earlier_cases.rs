@@ -42,7 +42,9 @@ impl Site {
     /// The other servers that a case may have been at under earlier divisions. One that was declared down
     /// is not waited for.
     fn earlier_holders(&self, id: InstanceId) -> BTreeSet<ServerId> {
-        let Some(here) = self.seat.as_ref().map(|seat| seat.here) else { return BTreeSet::new() };
+        let Some(here) = self.cluster.seat.as_ref().map(|seat| seat.here) else {
+            return BTreeSet::new();
+        };
         let (divisions, created) = (self.divisions_here(), id.created_ms());
         let replaced = divisions.iter().zip(divisions.iter().skip(1));
         replaced
@@ -66,7 +68,7 @@ impl Site {
             return Some(offer);
         }
         let versions = self.divisions_here().len() as u32;
-        let cases = &mut self.earlier_cases.0;
+        let cases = &mut self.cases.earlier_cases.0;
         if cases.len() >= CASES_MAX && !cases.contains_key(&id) {
             return None;
         }
@@ -91,7 +93,7 @@ impl Site {
     /// A server can be reached again: it is asked what it has not answered.
     pub(crate) fn ask_about_cases(&mut self, to: ServerId) {
         let unanswered =
-            self.earlier_cases.0.iter().filter(|(_, asked)| asked.silent.contains(&to));
+            self.cases.earlier_cases.0.iter().filter(|(_, asked)| asked.silent.contains(&to));
         for (id, asked) in unanswered {
             let question = KeyQuestion { key: StreamId::from(*id), versions: asked.versions };
             self.out.push(Output::Send { to, message: Message::KeyWanted(question) });
@@ -106,12 +108,12 @@ impl Site {
         is_over: bool,
         now: Timestamp,
     ) {
-        let Some(asked) = self.earlier_cases.0.get_mut(&id) else { return };
+        let Some(asked) = self.cases.earlier_cases.0.get_mut(&id) else { return };
         if asked.versions != versions || !asked.silent.remove(&from) {
             return;
         }
         if is_over {
-            let offers = self.earlier_cases.0.remove(&id).map(|asked| asked.offers);
+            let offers = self.cases.earlier_cases.0.remove(&id).map(|asked| asked.offers);
             for (to, offer) in offers.into_iter().flatten() {
                 // As if it had come to the server where the case is over.
                 self.say_taken(to, offer.id);
@@ -125,12 +127,12 @@ impl Site {
 
     /// A case begins here: nobody has to be asked about it any more.
     pub(crate) fn case_begins(&mut self, id: InstanceId) {
-        self.earlier_cases.0.remove(&id);
+        self.cases.earlier_cases.0.remove(&id);
     }
 
     /// The weights of the domain have changed: what was answered does not count any more.
     pub(crate) fn restart_case_questions(&mut self, now: Timestamp) {
-        for asked in std::mem::take(&mut self.earlier_cases.0).into_values() {
+        for asked in std::mem::take(&mut self.cases.earlier_cases.0).into_values() {
             for (from, offer) in asked.offers {
                 self.hold_offer(from, offer, now);
             }

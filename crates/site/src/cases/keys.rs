@@ -11,10 +11,11 @@ use legwork_model::event::{KeyEvent, Record};
 use legwork_model::id::{InstanceId, StreamId};
 use legwork_model::time::Timestamp;
 
+use crate::cases::Repeated;
 use crate::input::{Key, Request, Start, Stream};
 use crate::output::{Append, Output};
 use crate::refusal::{Kind, Refusal};
-use crate::{Held, Repeated, Site};
+use crate::{Held, Site};
 
 /// What a key was used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ impl Site {
     /// what it did.
     pub(crate) fn key_loaded(&mut self, key: StreamId, stream: &Stream, now: Timestamp) {
         let mut used = used_for(stream);
-        let mut waiting = self.loading.remove(&key).unwrap_or_default();
+        let mut waiting = self.cases.loading.remove(&key).unwrap_or_default();
         // What was promised meanwhile has its time reserved: nobody else would get it.
         let is_found = |held: &Held| matches!(&held.request, Request::Start(it) if is_found(it));
         waiting.sort_by_key(|held| !is_found(held));
@@ -104,7 +105,7 @@ impl Site {
 
     /// Whether a start under a key waits for nothing but to be carried out.
     fn is_found_for(&self, key: StreamId) -> bool {
-        let waiting = self.loading.get(&key).into_iter().flatten();
+        let waiting = self.cases.loading.get(&key).into_iter().flatten();
         waiting.into_iter().any(|held| matches!(&held.request, Request::Start(it) if is_found(it)))
     }
 
@@ -119,12 +120,12 @@ impl Site {
     /// Answers what became of the instance, as soon as it is in memory.
     fn answer_repeated(&mut self, repeated: Repeated, used: Use, now: Timestamp) {
         let instance = used.instance;
-        let known =
-            self.instances.state(instance).is_some() || self.instances.broken(instance).is_some();
+        let known = self.cases.instances.state(instance).is_some()
+            || self.cases.instances.broken(instance).is_some();
         if known {
             self.answer_or_wait(repeated.id, instance, repeated.wait_until, Some(true), now);
         } else {
-            self.repeated.entry(instance).or_default().push(repeated);
+            self.cases.repeated.entry(instance).or_default().push(repeated);
             self.ask_for(instance.into(), false);
         }
     }

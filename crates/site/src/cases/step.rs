@@ -62,7 +62,7 @@ impl Site {
         let mut decision = self.with_departures(id, schema, None, decision, now);
         let record = self.record_of(&mut decision, 0, 0, now)?;
         let slot = Slot::new(schema.clone(), 0, decision.state.clone());
-        self.instances.insert(id, slot);
+        self.cases.instances.insert(id, slot);
         self.commit(id, decision, record, now);
         Ok(())
     }
@@ -117,7 +117,7 @@ impl Site {
         commands: Vec<Command>,
         now: Timestamp,
     ) -> Result<(Decision, Vec<u8>), Refusal> {
-        let Some(slot) = self.instances.get(id) else { return Err(no_instance(id)) };
+        let Some(slot) = self.cases.instances.get(id) else { return Err(no_instance(id)) };
         let Some(state) = slot.state.as_deref() else { return Err(no_instance(id)) };
         let (schema, version, data) = (slot.schema.clone(), slot.version, state.data_bytes());
         let decided = guarded(|| {
@@ -182,7 +182,7 @@ impl Site {
 
     /// This server, as the engine sees it when it decides about an instance.
     pub(crate) fn standing(&self, id: InstanceId) -> Standing<'_> {
-        match &self.seat {
+        match &self.cluster.seat {
             Some(seat) => Standing::Among(seat.at(id), &self.executors),
             None => Standing::Alone,
         }
@@ -205,12 +205,12 @@ impl Site {
     ) {
         let Decision { events: _, state, changes } = decision;
         let lifecycle = state.lifecycle();
-        let Some(slot) = self.instances.get(id) else { return };
+        let Some(slot) = self.cases.instances.get(id) else { return };
         // Until all are told, and the results have come, the instance stays here.
         let lacks_files = self.lacks_result_files(id, &slot.schema, &state);
         let has_results = state.has_results(&slot.schema) && !lacks_files;
         let is_over = state.is_over(&slot.schema) && !lacks_files;
-        let Some((slot, was)) = self.instances.install(id, state) else { return };
+        let Some((slot, was)) = self.cases.instances.install(id, state) else { return };
         let has_just_ended = lifecycle.has_ended() && slot.ended_at.is_none();
         if has_just_ended {
             // It may have ended elsewhere, and be heard of late.
@@ -219,14 +219,14 @@ impl Site {
         }
         let close = is_over.then(|| Summary::of(slot).to_bytes());
         self.entailed.add_append(record.len());
-        self.watching.written += 1;
+        self.cluster.watching.written += 1;
         let append = Append { stream: id.0, expected: slot.version, record, close };
         slot.version += 1;
         self.out.push(Output::Append(append));
         if !is_over && slot.version.is_multiple_of(self.config.snapshot_every) {
             self.snapshot(id);
         }
-        self.instances.touch(id);
+        self.cases.instances.touch(id);
         self.follow(id, &changes, was, now);
         if has_just_ended {
             self.count_end(id);
@@ -236,10 +236,10 @@ impl Site {
             self.answer_end_of(id);
         }
         if is_over {
-            self.fetching.end(id);
-            self.contents.forget(id);
-            self.arrivals.forget(id);
-            self.ended.push(id);
+            self.migration.fetching.end(id);
+            self.migration.contents.forget(id);
+            self.migration.arrivals.forget(id);
+            self.cases.ended.push(id);
         } else {
             self.dispatch(id, now);
             self.fetch_lacking(id, now);
@@ -248,7 +248,7 @@ impl Site {
     }
 
     fn snapshot(&mut self, id: InstanceId) {
-        if let Some(slot) = self.instances.get(id)
+        if let Some(slot) = self.cases.instances.get(id)
             && let Some(state) = slot.state.as_deref()
         {
             let bytes = state.to_bytes();
@@ -262,7 +262,7 @@ impl Site {
 
     /// Brings worklists and jobs in line with what has changed.
     fn follow(&mut self, id: InstanceId, changes: &[Change], was: Lifecycle, now: Timestamp) {
-        let Some(slot) = self.instances.get(id) else { return };
+        let Some(slot) = self.cases.instances.get(id) else { return };
         let (schema, is) = (slot.schema.clone(), slot.lifecycle);
         if was != is && is == Lifecycle::Suspended {
             return self.withdraw_idle(id, &schema);
@@ -283,7 +283,7 @@ impl Site {
         activity: &Activity,
         now: Timestamp,
     ) {
-        let Some((_, state)) = self.instances.state(id) else { return };
+        let Some((_, state)) = self.cases.instances.state(id) else { return };
         if !self.is_ready(id, schema, state, activity) {
             return;
         }
@@ -317,25 +317,25 @@ impl Site {
             let key = ItemKey { instance: id, activity: activity.clone() };
             match node_state {
                 NodeState::Activated if offered => {
-                    if self.worklists.item(&key).is_some() {
-                        self.worklists.release(&key);
+                    if self.work.worklists.item(&key).is_some() {
+                        self.work.worklists.release(&key);
                     } else if self.has_contents(id, schema, state, activity) {
                         let resolved = self.resolved(schema, state, activity);
-                        self.worklists.offer(&key, schema, &resolved, now);
+                        self.work.worklists.offer(&key, schema, &resolved, now);
                     }
                 }
                 NodeState::Activated => {}
                 NodeState::Selected => {
                     let open = state.open_at(schema, activity.node);
                     if let Some(holder) = open.and_then(|open| open.claimed_by) {
-                        self.worklists.claim(&key, holder, now);
+                        self.work.worklists.claim(&key, holder, now);
                     }
                 }
                 NodeState::NotActivated
                 | NodeState::Completed
                 | NodeState::Skipped
                 | NodeState::Failed => {
-                    self.worklists.withdraw(&key);
+                    self.work.worklists.withdraw(&key);
                 }
             }
         }
@@ -343,7 +343,7 @@ impl Site {
 
     /// Offers everything open in an instance: after a start, a resumption, a new organisation.
     pub(crate) fn offer_open(&mut self, id: InstanceId, now: Timestamp) {
-        let Some((schema, state)) = self.instances.state(id) else { return };
+        let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let schema = schema.clone();
         let suspended = state.lifecycle() == Lifecycle::Suspended;
         let mut jobs = Vec::new();
@@ -369,13 +369,13 @@ impl Site {
                 continue;
             }
             let key = ItemKey { instance: id, activity: open.activity };
-            self.worklists.offer(&key, &schema, &resolved, open.since);
+            self.work.worklists.offer(&key, &schema, &resolved, open.since);
             if let Some(holder) = open.claimed_by {
-                self.worklists.claim(&key, holder, open.claimed_at.unwrap_or(open.since));
+                self.work.worklists.claim(&key, holder, open.claimed_at.unwrap_or(open.since));
             }
         }
         if is_stale {
-            self.stale.push_back(id);
+            self.work.stale.push_back(id);
         }
         for activity in jobs {
             // What somebody works on is not offered to others.
@@ -400,7 +400,7 @@ impl Site {
 
     /// Takes back what nobody has begun; what is claimed or leased may still be finished.
     fn withdraw_idle(&mut self, id: InstanceId, schema: &Arc<Schema>) {
-        let Some((_, state)) = self.instances.state(id) else { return };
+        let Some((_, state)) = self.cases.instances.state(id) else { return };
         let unclaimed = state.open(schema).filter(|open| open.claimed_by.is_none());
         let idle: Vec<Activity> = unclaimed.map(|open| open.activity).collect();
         for activity in idle {
@@ -410,7 +410,7 @@ impl Site {
                     self.close_job(&key);
                 }
             } else {
-                self.worklists.withdraw(&ItemKey { instance: id, activity });
+                self.work.worklists.withdraw(&ItemKey { instance: id, activity });
             }
         }
     }
@@ -418,7 +418,7 @@ impl Site {
     fn open_job(&mut self, key: JobKey, offer: Offer, now: Timestamp) {
         let instance = key.instance;
         if !self.jobs.contains(&key)
-            && let Some(slot) = self.instances.get_mut(instance)
+            && let Some(slot) = self.cases.instances.get_mut(instance)
         {
             slot.jobs += 1;
         }
@@ -429,7 +429,7 @@ impl Site {
         if self.jobs.contains(key) {
             self.jobs.close(key);
             self.job_closed(key);
-            if let Some(slot) = self.instances.get_mut(key.instance) {
+            if let Some(slot) = self.cases.instances.get_mut(key.instance) {
                 slot.jobs -= 1;
             }
         }
@@ -444,12 +444,12 @@ impl Site {
     }
 
     fn quarantine(&mut self, id: InstanceId, reason: String) {
-        if let Some((schema, state)) = self.instances.state(id) {
+        if let Some((schema, state)) = self.cases.instances.state(id) {
             let schema = schema.clone();
             let open: Vec<Activity> = state.open(&schema).map(|open| open.activity).collect();
             for activity in open {
                 self.close_job(&JobKey { instance: id, activity: activity.clone() });
-                self.worklists.withdraw(&ItemKey { instance: id, activity });
+                self.work.worklists.withdraw(&ItemKey { instance: id, activity });
             }
         }
         self.set_apart(id, reason);
@@ -458,14 +458,14 @@ impl Site {
     /// From here on the instance is left as it is stored.
     pub(crate) fn set_apart(&mut self, id: InstanceId, reason: String) {
         self.out.push(Output::Broken { instance: id, reason: reason.clone() });
-        self.contents.forget(id);
-        self.instances.mark_broken(id, reason);
+        self.migration.contents.forget(id);
+        self.cases.instances.mark_broken(id, reason);
     }
 
     /// The activity an id names, in an instance that is in memory.
     pub(crate) fn activity(&self, id: &ActivityId) -> Result<(Arc<Schema>, Activity), Refusal> {
         let (schema, _) =
-            self.instances.state(id.instance).ok_or_else(|| no_instance(id.instance))?;
+            self.cases.instances.state(id.instance).ok_or_else(|| no_instance(id.instance))?;
         let node = schema.node_named(&id.step).ok_or_else(|| {
             let what = format!("step `{}` in process `{}`", id.step, schema.process);
             Refusal::not_found("no_such_activity", what)

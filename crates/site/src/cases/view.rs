@@ -13,11 +13,11 @@ use legwork_model::schema::{Node, NodeKind, Schema};
 use legwork_model::time::Timestamp;
 use legwork_model::value::Value;
 
-use crate::Page;
 use crate::answer::{
     Answer, DataView, ElsewhereView, HistoryEntry, IncidentView, InstanceInfo, InstanceView,
     NodeView, StepState,
 };
+use crate::cases::Page;
 use crate::cases::step::{broken, no_instance};
 use crate::catalog::Catalog;
 use crate::cluster::seat::Seat;

@@ -24,7 +24,10 @@ use legwork_org::{Assignments, Checked, Organisation};
 use legwork_placement::{Domains, Topology};
 
 use crate::answer::{DefinitionInfo, VersionInfo};
-use crate::catalog::changes::{Changes, Pending};
+use access::Tokens;
+use chain::Chain;
+use changes::{Changes, Pending};
+use replicate::Replication;
 
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
@@ -45,6 +48,20 @@ pub(crate) struct Catalog {
     is_organisation_taken_in: bool,
     /// Of the texts of all definitions.
     source_bytes: u64,
+    pub(crate) tokens: Tokens,
+    pub(crate) log: Log,
+    pub(crate) replication: Replication,
+}
+
+/// The site's own stream, in which the catalog is recorded.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    /// Records in it.
+    pub(crate) version: u64,
+    /// What they come to.
+    pub(crate) chain: Chain,
+    /// What could not be understood in it, and in that of the plans.
+    pub(crate) faults: Vec<String>,
 }
 
 #[derive(Debug)]

@@ -151,7 +151,7 @@ impl Site {
             source: source.to_owned(),
             by: caller.performer(),
         };
-        self.catalog.publish(organisation, source, self.version, now);
+        self.catalog.publish(organisation, source, self.catalog.log.version, now);
         self.record(event, now);
         self.offer_anew(now);
         Ok(Answer::Published { version, unchanged: false, warnings: findings })
@@ -245,25 +245,25 @@ impl Site {
             );
             return Err(Refusal::new(Kind::Invalid, "bad_token_name", message));
         }
-        if self.tokens.contains(&name) {
+        if self.catalog.tokens.contains(&name) {
             let message =
                 format!("there is a token `{name}` already; revoke it or choose another name");
             return Err(Refusal::new(Kind::Conflict, "token_exists", message));
         }
-        if self.tokens.len() >= self.config.limits.tokens {
+        if self.catalog.tokens.len() >= self.config.limits.tokens {
             let message = format!(
                 "there are {} tokens, as many as fit; revoke one that nobody uses any more",
-                self.tokens.len()
+                self.catalog.tokens.len()
             );
             return Err(Refusal::new(Kind::Conflict, "too_many_tokens", message));
         }
-        if self.tokens.len() == 0 && !scopes.contains(&Scope::Admin) {
+        if self.catalog.tokens.len() == 0 && !scopes.contains(&Scope::Admin) {
             let message = "the first token must have the scope admin, or nobody could make others";
             return Err(Refusal::new(Kind::Invalid, "first_token_not_admin", message));
         }
         let scopes = scopes.iter().map(ToString::to_string).collect();
         let token = TokenIssued { name, hash, scopes, by: caller.performer() };
-        self.tokens.issue(&token, now);
+        self.catalog.tokens.issue(&token, now);
         self.record(SiteEvent::TokenIssued(token), now);
         Ok(Answer::Done)
     }
@@ -276,17 +276,17 @@ impl Site {
     ) -> Result<Answer, Refusal> {
         caller.require_admin()?;
         self.require_registrar()?;
-        if !self.tokens.contains(&name) {
+        if !self.catalog.tokens.contains(&name) {
             return Err(Refusal::not_found(
                 "no_such_token",
                 format!("token `{name}`; see `legwork token list`"),
             ));
         }
-        if self.tokens.is_last_admin(&name) && self.tokens.len() > 1 {
+        if self.catalog.tokens.is_last_admin(&name) && self.catalog.tokens.len() > 1 {
             let message = "it is the last token with the scope admin; revoke the others first";
             return Err(Refusal::new(Kind::Conflict, "last_admin_token", message));
         }
-        self.tokens.revoke(&name);
+        self.catalog.tokens.revoke(&name);
         self.record(SiteEvent::TokenRevoked { name, by: caller.performer() }, now);
         Ok(Answer::Done)
     }
@@ -298,7 +298,7 @@ impl Site {
         limit: usize,
     ) -> Result<Answer, Refusal> {
         caller.require_admin()?;
-        let (tokens, more) = page(self.tokens.list(after), limit);
+        let (tokens, more) = page(self.catalog.tokens.list(after), limit);
         Ok(Answer::Tokens { tokens, more })
     }
 
@@ -310,9 +310,9 @@ impl Site {
 
     /// Appends a record to the site's own stream.
     pub(crate) fn append_own(&mut self, record: Vec<u8>) {
-        self.chain.push(&record);
-        let expected = self.version;
-        self.version += 1;
+        self.catalog.log.chain.push(&record);
+        let expected = self.catalog.log.version;
+        self.catalog.log.version += 1;
         let append = Append { stream: StreamId::SITE.0, expected, record, close: None };
         self.out.push(Output::Append(append));
     }
@@ -346,8 +346,8 @@ impl Site {
                 })?;
                 self.catalog.publish_topology(topology, &source, record, at);
             }
-            SiteEvent::TokenIssued(token) => self.tokens.issue(&token, at),
-            SiteEvent::TokenRevoked { name, by: _ } => self.tokens.revoke(&name),
+            SiteEvent::TokenIssued(token) => self.catalog.tokens.issue(&token, at),
+            SiteEvent::TokenRevoked { name, by: _ } => self.catalog.tokens.revoke(&name),
             SiteEvent::ChangeBegun { number, source, method, by, without } => {
                 let change = self.next_topology(&source, &BTreeMap::new()).0.and_then(|next| {
                     let change = self.catalog.topology()?.topology.change_to(&next);

@@ -52,7 +52,7 @@ pub(crate) struct Replication {
 impl Site {
     /// How many records the catalog has here.
     pub fn catalog_len(&self) -> u64 {
-        self.version
+        self.catalog.log.version
     }
 
     /// Takes what a message says about the catalog; gives back what is to be acted on now.
@@ -71,7 +71,7 @@ impl Site {
                 self.catalog_came(from, first, before, records, now);
             }
             // Numbers mean nothing before the catalog says who is who.
-            _ if self.seat.is_none() => {}
+            _ if self.cluster.seat.is_none() => {}
             Message::Offer(offer) if !self.understands(&offer) => self.hold(from, offer, now),
             message @ (Message::Offer(_)
             | Message::Known { .. }
@@ -97,7 +97,7 @@ impl Site {
 
     /// Whether all that an offer speaks of is known here.
     fn understands(&self, offer: &Offer) -> bool {
-        let epoch = self.seat.as_ref().map(|seat| seat.topology.epoch);
+        let epoch = self.cluster.seat.as_ref().map(|seat| seat.topology.epoch);
         (offer.epoch.is_none() || offer.epoch <= epoch)
             && self.catalog.find(&offer.process, Some(offer.version)).is_some()
     }
@@ -110,8 +110,8 @@ impl Site {
 
     /// Asks another server for the records that it has shown to have, not every time it shows it.
     pub(crate) fn ask_for_newer(&mut self, from: ServerId, now: Timestamp) {
-        if self.replication.asked.get(&from).is_none_or(|due| *due <= now) {
-            self.replication.asked.insert(from, now.plus(PATIENCE));
+        if self.catalog.replication.asked.get(&from).is_none_or(|due| *due <= now) {
+            self.catalog.replication.asked.insert(from, now.plus(PATIENCE));
             self.ask_catalog(from);
         }
     }
@@ -119,7 +119,7 @@ impl Site {
     /// Keeps an offer until records have come.
     pub(crate) fn hold_offer(&mut self, from: ServerId, offer: Box<Offer>, now: Timestamp) {
         let (key, offer) = ((from, offer.id), small_enough(offer, now));
-        let held = &mut self.replication.held;
+        let held = &mut self.catalog.replication.held;
         if held.len() < HELD_MAX || held.contains_key(&key) {
             held.insert(key, offer);
         }
@@ -130,14 +130,14 @@ impl Site {
         if self.mode() != Mode::Serving {
             return;
         }
-        for ((from, _), offer) in std::mem::take(&mut self.replication.held) {
+        for ((from, _), offer) in std::mem::take(&mut self.catalog.replication.held) {
             self.hear(from, Message::Offer(offer), now);
         }
     }
 
     /// What others have said that they have was noted by the numbers of the file.
     pub(crate) fn forget_file_numbers(&mut self) {
-        let Replication { have, pushed, asked, .. } = &mut self.replication;
+        let Replication { have, pushed, asked, .. } = &mut self.catalog.replication;
         have.clear();
         pushed.clear();
         asked.clear();
@@ -145,9 +145,11 @@ impl Site {
 
     /// Says how much is here: who has more sends it.
     pub(crate) fn ask_catalog(&mut self, to: ServerId) {
-        if self.seat().is_some() && !self.replication.is_estranged {
-            let message =
-                Message::CatalogWanted { have: self.version, answer: self.wants_answer() };
+        if self.seat().is_some() && !self.catalog.replication.is_estranged {
+            let message = Message::CatalogWanted {
+                have: self.catalog.log.version,
+                answer: self.wants_answer(),
+            };
             self.out.push(Output::Send { to, message });
         }
     }
@@ -158,14 +160,14 @@ impl Site {
         if self.next_beat().is_none_or(|due| due > now) {
             return;
         }
-        self.replication.beat_due = now.plus(BEAT);
+        self.catalog.replication.beat_due = now.plus(BEAT);
         let Some(seat) = self.seat() else { return };
         let registrar = seat.topology.registrar();
         let is_other = |id: &ServerId| *id != seat.here && Some(*id) != registrar;
         let others: Vec<ServerId> =
             seat.topology.numbered().map(|(id, _)| id).filter(is_other).collect();
-        self.replication.turn = self.replication.turn.wrapping_add(1);
-        let one = others.get(self.replication.turn % others.len().max(1)).copied();
+        self.catalog.replication.turn = self.catalog.replication.turn.wrapping_add(1);
+        let one = others.get(self.catalog.replication.turn % others.len().max(1)).copied();
         for to in registrar.into_iter().chain(one) {
             self.ask_catalog(to);
         }
@@ -174,15 +176,16 @@ impl Site {
     pub(crate) fn next_beat(&self) -> Option<Timestamp> {
         let seat = self.seat()?;
         let follows = seat.topology.registrar() != Some(seat.here);
-        (follows && !self.replication.is_estranged).then_some(self.replication.beat_due)
+        (follows && !self.catalog.replication.is_estranged)
+            .then_some(self.catalog.replication.beat_due)
     }
 
     /// Tells all others of a record that was written here.
     pub(crate) fn announce(&mut self, record: Vec<u8>) {
-        let Some(from) = self.version.checked_sub(1) else { return };
-        let Some(before) = self.chain.at(from) else { return };
+        let Some(from) = self.catalog.log.version.checked_sub(1) else { return };
+        let Some(before) = self.catalog.log.chain.at(from) else { return };
         for to in self.other_servers().collect::<Vec<_>>() {
-            let Replication { have, pushed, .. } = &mut self.replication;
+            let Replication { have, pushed, .. } = &mut self.catalog.replication;
             let is_next = have.get(&to).max(pushed.get(&to)) == Some(&from);
             if is_next && record.len() <= PUSHED_BYTES_MAX {
                 pushed.insert(to, from + 1);
@@ -197,18 +200,18 @@ impl Site {
 
     /// Another server has so many records.
     fn catalog_wanted(&mut self, from: ServerId, have: u64, answer: bool, now: Timestamp) {
-        if self.seat().is_none() || self.replication.is_estranged {
+        if self.seat().is_none() || self.catalog.replication.is_estranged {
             return;
         }
-        self.replication.have.insert(from, have);
-        self.replication.pushed.insert(from, have);
-        if have < self.version {
-            let limit = self.chain.portion(have, PORTION_BYTES);
+        self.catalog.replication.have.insert(from, have);
+        self.catalog.replication.pushed.insert(from, have);
+        if have < self.catalog.log.version {
+            let limit = self.catalog.log.chain.portion(have, PORTION_BYTES);
             self.out.push(Output::ReadCatalog { to: from, from: have, limit });
-        } else if have > self.version {
+        } else if have > self.catalog.log.version {
             self.ask_catalog(from);
         } else if answer {
-            let message = Message::CatalogWanted { have: self.version, answer: false };
+            let message = Message::CatalogWanted { have: self.catalog.log.version, answer: false };
             self.out.push(Output::Send { to: from, message });
         }
         if self.catalog.changes().pending().is_some() {
@@ -218,29 +221,33 @@ impl Site {
 
     /// Whether another server has said that it has so many records.
     pub(crate) fn has_records(&self, server: ServerId, records: u64) -> bool {
-        self.replication.have.get(&server).is_some_and(|have| *have >= records)
+        self.catalog.replication.have.get(&server).is_some_and(|have| *have >= records)
     }
 
     /// Whether another server has said how many records it has, since this one started.
     pub(crate) fn has_said_records(&self, server: ServerId) -> bool {
-        self.replication.have.contains_key(&server)
+        self.catalog.replication.have.contains_key(&server)
     }
 
     /// Whether another server has said that it has no more records than there are here.
     pub(crate) fn has_no_more(&self, server: ServerId) -> bool {
-        self.replication.have.get(&server).is_some_and(|have| *have <= self.version)
+        self.catalog
+            .replication
+            .have
+            .get(&server)
+            .is_some_and(|have| *have <= self.catalog.log.version)
     }
 
     /// What others have said that they have counts no more.
     pub(crate) fn forget_records_of_others(&mut self) {
-        self.replication.have.clear();
+        self.catalog.replication.have.clear();
     }
 
     /// Brings a server that acts on what is out of date the newer records.
     pub(crate) fn bring_newer(&mut self, to: ServerId) {
-        match self.replication.have.get(&to) {
-            Some(&have) if have < self.version => {
-                let limit = self.chain.portion(have, PORTION_BYTES);
+        match self.catalog.replication.have.get(&to) {
+            Some(&have) if have < self.catalog.log.version => {
+                let limit = self.catalog.log.chain.portion(have, PORTION_BYTES);
                 self.out.push(Output::ReadCatalog { to, from: have, limit });
             }
             Some(_) | None => self.ask_catalog(to),
@@ -250,8 +257,13 @@ impl Site {
     /// The records that another server lacks are read.
     pub(crate) fn catalog_read(&mut self, to: ServerId, from: u64, records: Vec<Vec<u8>>) {
         // Who lacked them may have another number by now, or has got them elsewhere.
-        let lacks = self.replication.have.get(&to).is_some_and(|have| *have < self.version);
-        let Some(before) = self.chain.at(from).filter(|_| lacks) else { return };
+        let lacks = self
+            .catalog
+            .replication
+            .have
+            .get(&to)
+            .is_some_and(|have| *have < self.catalog.log.version);
+        let Some(before) = self.catalog.log.chain.at(from).filter(|_| lacks) else { return };
         let records = records.into_iter().map(ByteVec::from).collect();
         self.out.push(Output::Send { to, message: Message::Catalog { from, before, records } });
     }
@@ -265,21 +277,21 @@ impl Site {
         records: Vec<ByteVec>,
         now: Timestamp,
     ) {
-        if self.seat().is_none() || self.replication.is_estranged {
+        if self.seat().is_none() || self.catalog.replication.is_estranged {
             return;
         }
-        if first > self.version {
+        if first > self.catalog.log.version {
             return self.ask_catalog(from);
         }
-        let (has_records, had) = (!records.is_empty(), self.version);
+        let (has_records, had) = (!records.is_empty(), self.catalog.log.version);
         let mut sum = before;
-        let mut is_same = self.chain.at(first) == Some(sum);
+        let mut is_same = self.catalog.log.chain.at(first) == Some(sum);
         for (number, record) in (first..).zip(records) {
             if !is_same {
                 break;
             }
             sum = after(sum, &record);
-            if number == self.version
+            if number == self.catalog.log.version
                 && let Err(reason) = self.take_record(Vec::from(record))
             {
                 let text = format!(
@@ -289,13 +301,13 @@ impl Site {
                 self.out.push(Output::Notice { text });
                 break;
             }
-            is_same = self.chain.at(number + 1) == Some(sum);
+            is_same = self.catalog.log.chain.at(number + 1) == Some(sum);
         }
         if !is_same {
             return self.differ(from, has_records);
         }
         let sender = self.name_of(from);
-        if self.version > had {
+        if self.catalog.log.version > had {
             self.put_in_force(now);
         }
         // The records may have told the numbers that count.
@@ -304,7 +316,7 @@ impl Site {
             // Tells that they have come, and asks whether there are more.
             self.ask_catalog(from);
         }
-        if self.version > had {
+        if self.catalog.log.version > had {
             self.hear_held(now);
         }
     }
@@ -313,9 +325,9 @@ impl Site {
     fn take_record(&mut self, bytes: Vec<u8>) -> Result<(), String> {
         let record = Record::<SiteEvent>::from_bytes(&bytes).map_err(|error| error.to_string())?;
         for event in record.events {
-            self.replay_site_event(event, self.version, record.at)?;
+            self.replay_site_event(event, self.catalog.log.version, record.at)?;
         }
-        self.latest = self.latest.max(record.at);
+        self.clock.latest = self.clock.latest.max(record.at);
         self.append_own(bytes);
         Ok(())
     }
@@ -337,17 +349,20 @@ impl Site {
     /// Another server's catalog is not a part of this one, nor this one of that.
     fn differ(&mut self, from: ServerId, has_records: bool) {
         if Some(from) == self.registrar() {
-            self.replication.is_estranged = true;
+            self.catalog.replication.is_estranged = true;
             let text = format!(
                 "this server has had a life of its own: its {} records of definitions, \
                  organisation, topology and tokens are not those of the server that keeps them; \
                  it takes nothing from the others; start it with an empty store",
-                self.version
+                self.catalog.log.version
             );
             self.out.push(Output::Notice { text });
-        } else if has_records && let Some(before) = self.chain.at(self.version) {
+        } else if has_records
+            && let Some(before) = self.catalog.log.chain.at(self.catalog.log.version)
+        {
             // Whoever it was has to find out. One without records is not answered.
-            let message = Message::Catalog { from: self.version, before, records: Vec::new() };
+            let message =
+                Message::Catalog { from: self.catalog.log.version, before, records: Vec::new() };
             self.out.push(Output::Send { to: from, message });
         }
     }

@@ -95,10 +95,10 @@ impl Site {
         // In a new life nobody is known to have heard of it.
         let tell_due = if pending.begun_at == now { now.plus(PAUSE_MIN) } else { now };
         let reporters = self.reporters(&pending.change, &pending.next, &pending.without);
-        self.coordination =
+        self.cluster.coordination =
             Coordination { since: now, tell_due, reporters, ..Coordination::default() };
-        let moved = std::mem::take(&mut self.reporting.moved);
-        self.reporting = Reporting { change, due: now, attempts: 0, moved };
+        let moved = std::mem::take(&mut self.cluster.reporting.moved);
+        self.cluster.reporting = Reporting { change, due: now, attempts: 0, moved };
         self.report(now);
     }
 
@@ -129,16 +129,16 @@ impl Site {
     /// Says what the registrar has to know, if it is time.
     pub(crate) fn report(&mut self, now: Timestamp) {
         let Some(pending) = self.catalog.changes().pending() else { return };
-        if self.reporting.change != pending.number || self.reporting.due > now {
+        if self.cluster.reporting.change != pending.number || self.cluster.reporting.due > now {
             return;
         }
         let messages = self.reports(pending);
         if messages.is_empty() {
             return;
         }
-        let doubled = PAUSE_MIN.saturating_mul(1 << self.reporting.attempts.min(6));
-        self.reporting.attempts += 1;
-        self.reporting.due = now.plus(doubled.min(PAUSE_MAX));
+        let doubled = PAUSE_MIN.saturating_mul(1 << self.cluster.reporting.attempts.min(6));
+        self.cluster.reporting.attempts += 1;
+        self.cluster.reporting.due = now.plus(doubled.min(PAUSE_MAX));
         for message in messages {
             self.tell_registrar(message, now);
         }
@@ -146,7 +146,7 @@ impl Site {
 
     /// The registrar can be reached, and has perhaps not heard what was said before.
     pub(crate) fn report_again(&mut self, now: Timestamp) {
-        (self.reporting.due, self.reporting.attempts) = (now, 0);
+        (self.cluster.reporting.due, self.cluster.reporting.attempts) = (now, 0);
         self.report(now);
     }
 
@@ -163,19 +163,19 @@ impl Site {
     /// The servers whose stores have come to this host by a change.
     fn moved_here(&self, pending: &Pending) -> impl Iterator<Item = ServerId> {
         let number = pending.number;
-        let all = self.reporting.moved.iter();
+        let all = self.cluster.reporting.moved.iter();
         all.filter(move |(_, change)| **change == number).map(|(id, _)| *id)
     }
 
     /// The store of a server has come to this host, and the registrar has to know.
     pub(crate) fn say_moved(&mut self, change: u32, server: ServerId, now: Timestamp) {
-        self.reporting.moved.insert(server, change);
-        self.reporting.due = now;
+        self.cluster.reporting.moved.insert(server, change);
+        self.cluster.reporting.due = now;
         self.report(now);
     }
 
     fn tell_registrar(&mut self, message: Message, now: Timestamp) {
-        let Some(here) = self.seat.as_ref().map(|seat| seat.here) else { return };
+        let Some(here) = self.cluster.seat.as_ref().map(|seat| seat.here) else { return };
         match self.registrar() {
             Some(registrar) if registrar == here => self.hear_report(here, &message, now),
             Some(to) => self.out.push(Output::Send { to, message }),
@@ -185,13 +185,13 @@ impl Site {
 
     pub(crate) fn next_report(&self) -> Option<Timestamp> {
         let pending = self.catalog.changes().pending()?;
-        let here = self.seat.as_ref()?.here;
+        let here = self.cluster.seat.as_ref()?.here;
         let reports = self.domain_here().is_some_and(|domain| pending.locks(domain))
             || self.moved_here(pending).next().is_some();
-        let report =
-            (reports && self.reporting.change == pending.number).then_some(self.reporting.due);
+        let report = (reports && self.cluster.reporting.change == pending.number)
+            .then_some(self.cluster.reporting.due);
         let is_registrar = self.registrar() == Some(here) && !self.is_given_away(pending.number);
-        let deadline = self.next_deadline(pending).min(self.coordination.tell_due);
+        let deadline = self.next_deadline(pending).min(self.cluster.coordination.tell_due);
         [report, is_registrar.then_some(deadline)].into_iter().flatten().min()
     }
 
@@ -201,7 +201,7 @@ impl Site {
             Method::Since => BTreeSet::new(),
             Method::Except => self.affected(&pending.next),
         };
-        let clock = u64::try_from(self.latest.0).unwrap_or_default();
+        let clock = u64::try_from(self.clock.latest.0).unwrap_or_default();
         let (open, youngest) = self.known_ids().fold((0, 0), |(open, youngest), id| {
             let created: u64 = id.created_ms();
             (open + 1, created.max(youngest))
@@ -230,13 +230,13 @@ impl Site {
 
     /// All instances that are here and not over, whatever their state.
     pub(crate) fn known_ids(&self) -> impl Iterator<Item = InstanceId> {
-        let open = self.instances.ids();
-        open.chain(self.instances.broken_ids()).chain(self.unread.iter().copied())
+        let open = self.cases.instances.ids();
+        open.chain(self.cases.instances.broken_ids()).chain(self.cases.unread.iter().copied())
     }
 
     /// The instances here whose server another topology would change.
     pub(crate) fn affected(&self, next: &Topology) -> BTreeSet<InstanceId> {
-        let (Some(seat), Some(domain)) = (&self.seat, self.domain_here()) else {
+        let (Some(seat), Some(domain)) = (&self.cluster.seat, self.domain_here()) else {
             return BTreeSet::new();
         };
         let Some(next) = next.domain(domain) else { return BTreeSet::new() };
@@ -252,12 +252,12 @@ impl Site {
         if let Message::Report(report) = &message
             && is_of(report.change)
         {
-            self.coordination.reports.entry(from).or_default().add(report);
+            self.cluster.coordination.reports.entry(from).or_default().add(report);
         } else if let Message::Moved { change, server } = &message
             && is_of(*change)
             && self.speaks_for(from, *server)
         {
-            self.coordination.moved.insert(*server);
+            self.cluster.coordination.moved.insert(*server);
         } else {
             // Of a change that is over: the sender has not heard of its end.
             return self.bring_newer(from);
@@ -274,13 +274,13 @@ impl Site {
     /// Ends the change under way if it can be, or undoes it if it takes too long.
     pub(crate) fn coordinate(&mut self, now: Timestamp) {
         let Some(pending) = self.catalog.changes().pending() else { return };
-        let Some(seat) = self.seat.as_ref() else { return };
+        let Some(seat) = self.cluster.seat.as_ref() else { return };
         if seat.topology.registrar() != Some(seat.here) || self.is_given_away(pending.number) {
             return;
         }
         let missing = self.missing(pending);
-        if self.coordination.tell_due <= now {
-            self.coordination.tell_due = now.plus(PAUSE_MIN);
+        if self.cluster.coordination.tell_due <= now {
+            self.cluster.coordination.tell_due = now.plus(PAUSE_MIN);
             return self.tell_again(now);
         }
         if missing.is_empty() {
@@ -289,8 +289,8 @@ impl Site {
             }
             return;
         }
-        let waited = now.since(self.coordination.since);
-        let silent: Vec<ServerId> = self.coordination.silent().collect();
+        let waited = now.since(self.cluster.coordination.since);
+        let silent: Vec<ServerId> = self.cluster.coordination.silent().collect();
         let why = if !silent.is_empty() && waited >= REPORTS_MAX {
             format!("{} did not report within {} s", self.names(&silent), REPORTS_MAX.as_secs())
         } else if waited >= MOVES_MAX {
@@ -304,10 +304,11 @@ impl Site {
     /// Tells those of the change who do not seem to have heard of it.
     fn tell_again(&mut self, now: Timestamp) {
         let Some(pending) = self.catalog.changes().pending() else { return };
-        let is_behind =
-            |id: &ServerId| !self.outbox.is_down(*id) && !self.has_records(*id, pending.records);
+        let is_behind = |id: &ServerId| {
+            !self.migration.outbox.is_down(*id) && !self.has_records(*id, pending.records)
+        };
         for to in self.other_servers().filter(is_behind).collect::<Vec<_>>() {
-            let message = Message::CatalogWanted { have: self.version, answer: true };
+            let message = Message::CatalogWanted { have: self.catalog.log.version, answer: true };
             self.out.push(Output::Send { to, message });
         }
         self.coordinate(now);
@@ -315,9 +316,9 @@ impl Site {
 
     /// The servers without which the change cannot end.
     pub(crate) fn missing(&self, pending: &Pending) -> Vec<ServerId> {
-        let mut missing: Vec<ServerId> = self.coordination.silent().collect();
+        let mut missing: Vec<ServerId> = self.cluster.coordination.silent().collect();
         let moved = pending.change.servers.iter();
-        missing.extend(moved.filter(|id| !self.coordination.has_moved(**id)));
+        missing.extend(moved.filter(|id| !self.cluster.coordination.has_moved(**id)));
         missing
     }
 
@@ -325,7 +326,7 @@ impl Site {
     /// since this server started cannot be.
     fn all_know(&self, pending: &Pending) -> bool {
         self.other_servers().all(|id| {
-            self.outbox.is_down(id)
+            self.migration.outbox.is_down(id)
                 || !self.has_said_records(id)
                 || pending.without.contains(&id)
                 || pending.moves(id)
@@ -335,8 +336,8 @@ impl Site {
 
     /// When something has to be done about the change even if nothing is heard.
     fn next_deadline(&self, pending: &Pending) -> Timestamp {
-        let since = self.coordination.since;
-        let has_silent = self.coordination.silent().next().is_some();
+        let since = self.cluster.coordination.since;
+        let has_silent = self.cluster.coordination.silent().next().is_some();
         match (has_silent, self.missing(pending).is_empty()) {
             (true, _) => since.plus(REPORTS_MAX),
             (false, false) => since.plus(MOVES_MAX),
@@ -353,9 +354,12 @@ impl Site {
         let mut count = 0;
         for domain in pending.change.domains.clone() {
             let in_domain = |id: &ServerId| {
-                self.seat.as_ref().is_some_and(|seat| seat.topology.domain_of(*id) == Some(domain))
+                self.cluster
+                    .seat
+                    .as_ref()
+                    .is_some_and(|seat| seat.topology.domain_of(*id) == Some(domain))
             };
-            let reports = self.coordination.reports.iter().filter(|(id, _)| in_domain(id));
+            let reports = self.cluster.coordination.reports.iter().filter(|(id, _)| in_domain(id));
             let reports = reports.map(|(_, gathered)| gathered);
             let rule = match method {
                 Method::Since => {

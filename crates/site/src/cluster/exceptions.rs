@@ -36,7 +36,7 @@ pub(crate) struct Endings {
 impl Site {
     /// Finds the exceptions that are this server's to look after.
     pub(crate) fn note_exceptions(&mut self) {
-        let (Some(seat), Some(domain)) = (&self.seat, self.domain_here()) else { return };
+        let (Some(seat), Some(domain)) = (&self.cluster.seat, self.domain_here()) else { return };
         let Some(found) = seat.topology.domain(domain) else { return };
         let mut own = BTreeSet::new();
         for version in found.chain.versions() {
@@ -46,21 +46,21 @@ impl Site {
             }
         }
         let (open, over) = own.into_iter().partition(|id| self.is_known(*id));
-        (self.endings.open, self.endings.over) = (open, over);
+        (self.cluster.endings.open, self.cluster.endings.over) = (open, over);
     }
 
     fn is_known(&self, id: InstanceId) -> bool {
-        self.instances.get(id).is_some()
-            || self.instances.broken(id).is_some()
-            || self.unread.contains(&id)
+        self.cases.instances.get(id).is_some()
+            || self.cases.instances.broken(id).is_some()
+            || self.cases.unread.contains(&id)
     }
 
     /// An instance is over here, and stays in memory no longer.
     pub(crate) fn forget_over(&mut self, id: InstanceId) {
-        self.instances.remove(id);
+        self.cases.instances.remove(id);
         self.planning_over(id);
-        if self.endings.open.remove(&id) {
-            self.endings.over.insert(id);
+        if self.cluster.endings.open.remove(&id) {
+            self.cluster.endings.over.insert(id);
         }
     }
 
@@ -69,14 +69,14 @@ impl Site {
         // An instance may be an exception of several domains.
         if self.domain_here() == Some(domain) {
             for id in ids {
-                self.endings.over.remove(id);
+                self.cluster.endings.over.remove(id);
             }
         }
     }
 
     pub(crate) fn next_telling(&self) -> Option<Timestamp> {
         let is_quiet = self.catalog.changes().pending().is_none();
-        (!self.endings.over.is_empty() && is_quiet).then_some(self.endings.due)
+        (!self.cluster.endings.over.is_empty() && is_quiet).then_some(self.cluster.endings.due)
     }
 
     /// Tells the registrar which exceptions are over, from time to time.
@@ -84,9 +84,10 @@ impl Site {
         if self.next_telling().is_none_or(|due| due > now) {
             return;
         }
-        self.endings.due = now.plus(PAUSE);
-        let ids: Vec<InstanceId> = self.endings.over.iter().take(TOLD_MAX).copied().collect();
-        let Some(here) = self.seat.as_ref().map(|seat| seat.here) else { return };
+        self.cluster.endings.due = now.plus(PAUSE);
+        let ids: Vec<InstanceId> =
+            self.cluster.endings.over.iter().take(TOLD_MAX).copied().collect();
+        let Some(here) = self.cluster.seat.as_ref().map(|seat| seat.here) else { return };
         match self.registrar() {
             Some(registrar) if registrar == here => self.told_over(here, ids, now),
             Some(to) => self.out.push(Output::Send { to, message: Message::Over { ids } }),
@@ -96,7 +97,7 @@ impl Site {
 
     /// A server tells which exceptions are over.
     pub(crate) fn told_over(&mut self, from: ServerId, ids: Vec<InstanceId>, now: Timestamp) {
-        let Some(seat) = &self.seat else { return };
+        let Some(seat) = &self.cluster.seat else { return };
         let is_registrar = seat.topology.registrar() == Some(seat.here);
         if !is_registrar || self.catalog.changes().pending().is_some() {
             return;
@@ -114,7 +115,7 @@ impl Site {
         let is_exception = |id: &InstanceId| {
             sets().any(|ids| ids.contains(*id)) && found.chain.server(*id) == from
         };
-        let told = self.endings.told.entry(domain).or_default();
+        let told = self.cluster.endings.told.entry(domain).or_default();
         told.extend(ids.into_iter().filter(is_exception));
         if told.is_empty() || told.len() * PART < left && told.len() < TOLD_MAX {
             return;

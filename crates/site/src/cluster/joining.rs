@@ -17,17 +17,17 @@ use crate::refusal::{Kind, Refusal};
 impl Site {
     /// This server among others, by the file until it has joined; `None` if it is alone.
     pub fn seat(&self) -> Option<&Seat> {
-        self.seat.as_ref().or(self.bootstrap.as_ref())
+        self.cluster.seat.as_ref().or(self.cluster.bootstrap.as_ref())
     }
 
     /// This server among others, once the catalog names it; `None` also if it is alone.
     pub fn joined(&self) -> Option<&Seat> {
-        self.seat.as_ref()
+        self.cluster.seat.as_ref()
     }
 
     /// The number of a server, by the topology that this one goes by now: the file until it has joined.
     pub fn server_named(&self, name: &str) -> Option<ServerId> {
-        self.names.get(name).copied()
+        self.cluster.names.get(name).copied()
     }
 
     /// The name of a server, by the same topology.
@@ -41,19 +41,19 @@ impl Site {
             let servers = seat.topology.numbered();
             servers.map(|(id, server)| (server.name.clone(), id)).collect()
         };
-        self.names = self.seat().map(named).unwrap_or_default();
+        self.cluster.names = self.seat().map(named).unwrap_or_default();
     }
 
     /// Whether the catalog has yet to say who this server is. The first of all need not wait for
     /// it: what it could not publish does not keep it from working.
     pub(crate) fn is_joining(&self) -> bool {
         let waits = |file: &Seat| file.topology.registrar() != Some(file.here);
-        self.seat.is_none() && self.bootstrap.as_ref().is_some_and(waits)
+        self.cluster.seat.is_none() && self.cluster.bootstrap.as_ref().is_some_and(waits)
     }
 
     /// Whether others are known by the numbers of the file alone.
     pub(crate) fn knows_only_file(&self) -> bool {
-        self.seat.is_none() && self.bootstrap.is_some()
+        self.cluster.seat.is_none() && self.cluster.bootstrap.is_some()
     }
 
     /// Refuses to do anything, or to say that something does not exist, before the catalog says who
@@ -71,15 +71,16 @@ impl Site {
     pub(crate) fn act_joining(&mut self, input: Input, now: Timestamp) {
         match input {
             Input::Request { id, ref credential, ref request } if !request.needs_no_catalog() => {
-                self.latest = now;
-                let admitted = self.tokens.caller(credential).and_then(|_| self.require_joined());
+                self.clock.latest = now;
+                let admitted =
+                    self.catalog.tokens.caller(credential).and_then(|_| self.require_joined());
                 if let Err(refusal) = admitted {
                     self.answer(id, Err(refusal));
                 }
             }
             Input::Stopping => {}
             Input::Settle => {
-                self.latest = now;
+                self.clock.latest = now;
                 self.beat(now);
             }
             // What was asked for is answered, and of messages those about the catalog are heard.

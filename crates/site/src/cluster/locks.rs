@@ -65,11 +65,11 @@ pub(crate) struct Locks {
 impl Site {
     /// Whether this site acts for its server.
     pub fn mode(&self) -> Mode {
-        if let Some(change) = self.locks.gone {
+        if let Some(change) = self.cluster.locks.gone {
             return Mode::Gone { change };
         }
         // The numbers of the file that this server was started with may be others.
-        match (self.catalog.changes().pending(), &self.seat) {
+        match (self.catalog.changes().pending(), &self.cluster.seat) {
             (Some(pending), Some(seat)) if pending.moves(seat.here) => {
                 Mode::Frozen { change: pending.number }
             }
@@ -79,11 +79,11 @@ impl Site {
 
     /// How many starts, and other requests, wait for a change to end.
     pub fn held(&self) -> usize {
-        self.locks.starts.len() + self.locks.aside_requests
+        self.cluster.locks.starts.len() + self.cluster.locks.aside_requests
     }
 
     pub(crate) fn domain_here(&self) -> Option<DomainId> {
-        let seat = self.seat.as_ref()?;
+        let seat = self.cluster.seat.as_ref()?;
         seat.topology.domain_of(seat.here)
     }
 
@@ -96,7 +96,10 @@ impl Site {
 
     /// Whether this server may have missed a change of its domain: it was declared down.
     fn is_catching_up(&self) -> bool {
-        let Some(seat) = self.seat.as_ref().filter(|_| !self.locks.caught_up) else { return false };
+        let Some(seat) = self.cluster.seat.as_ref().filter(|_| !self.cluster.locks.caught_up)
+        else {
+            return false;
+        };
         if seat.topology.registrar() == Some(seat.here) {
             return false;
         }
@@ -106,15 +109,15 @@ impl Site {
 
     /// Whether an instance that is not here may come here.
     pub(crate) fn belongs_here(&self, id: InstanceId) -> bool {
-        let Some(seat) = &self.seat else { return true };
+        let Some(seat) = &self.cluster.seat else { return true };
         let at = self.domain_here().and_then(|domain| seat.topology.server_in(domain, id));
         at.is_none_or(|at| at == seat.here)
     }
 
     /// Lets a start wait until this server may start something.
     pub(crate) fn hold_start(&mut self, held: Held) {
-        if self.locks.starts.len() < STARTS_MAX {
-            return self.locks.starts.push_back(held);
+        if self.cluster.locks.starts.len() < STARTS_MAX {
+            return self.cluster.locks.starts.push_back(held);
         }
         let message = format!(
             "{STARTS_MAX} starts wait here already for a change of the topology to end; try again \
@@ -125,40 +128,41 @@ impl Site {
 
     /// Whoever asked has hung up.
     pub(crate) fn drop_held(&mut self, id: RequestId) {
-        self.locks.starts.retain(|held| held.id != id);
+        self.cluster.locks.starts.retain(|held| held.id != id);
         let is_other =
             |input: &Input| !matches!(input, Input::Request { id: other, .. } if *other == id);
-        let before = self.locks.aside.len();
-        self.locks.aside.retain(is_other);
-        self.locks.aside_requests -= before - self.locks.aside.len();
+        let before = self.cluster.locks.aside.len();
+        self.cluster.locks.aside.retain(is_other);
+        self.cluster.locks.aside_requests -= before - self.cluster.locks.aside.len();
     }
 
     /// Carries out what has waited, a portion at a time.
     pub(crate) fn carry_on(&mut self, now: Timestamp) {
         while !self.entailed.is_enough()
             && self.mode() == Mode::Serving
-            && let Some(input) = self.locks.aside.pop_front()
+            && let Some(input) = self.cluster.locks.aside.pop_front()
         {
-            self.locks.aside_requests -= usize::from(matches!(input, Input::Request { .. }));
+            self.cluster.locks.aside_requests -=
+                usize::from(matches!(input, Input::Request { .. }));
             self.act(input, now);
         }
-        let starts = self.locks.starts.len();
+        let starts = self.cluster.locks.starts.len();
         for _ in 0..starts {
             if self.is_locked() || self.entailed.is_enough() {
                 return;
             }
-            let Some(held) = self.locks.starts.pop_front() else { return };
+            let Some(held) = self.cluster.locks.starts.pop_front() else { return };
             self.admit(held, now);
         }
     }
 
     /// When the next portion is due.
     pub(crate) fn next_release(&self) -> Option<Timestamp> {
-        let waits =
-            !self.locks.aside.is_empty() || !self.locks.starts.is_empty() && !self.is_locked();
+        let waits = !self.cluster.locks.aside.is_empty()
+            || !self.cluster.locks.starts.is_empty() && !self.is_locked();
         let waits = waits && self.mode() == Mode::Serving;
-        let asks = self.asks_on().then_some(self.locks.ask_due);
-        waits.then_some(self.latest).or(asks)
+        let asks = self.asks_on().then_some(self.cluster.locks.ask_due);
+        waits.then_some(self.clock.latest).or(asks)
     }
 
     /// Whether somebody waits here for records of the catalog.
@@ -168,14 +172,14 @@ impl Site {
 
     /// Asks how much catalog there is, as long as that is not known, or more is waited for.
     pub(crate) fn catch_up(&mut self, now: Timestamp) {
-        if !self.asks_on() || self.locks.ask_due > now {
+        if !self.asks_on() || self.cluster.locks.ask_due > now {
             return;
         }
-        self.locks.ask_due = now.plus(PAUSE);
-        if std::mem::take(&mut self.locks.heard_before_pause) {
+        self.cluster.locks.ask_due = now.plus(PAUSE);
+        if std::mem::take(&mut self.cluster.locks.heard_before_pause) {
             self.forget_records_of_others();
         }
-        let Some(seat) = &self.seat else { return };
+        let Some(seat) = &self.cluster.seat else { return };
         let here = seat.here;
         let neighbours = self.domain_here().into_iter();
         let neighbours = neighbours.flat_map(|domain| seat.topology.servers_of(domain));
@@ -196,10 +200,10 @@ impl Site {
         if by < PAUSED_MIN {
             return;
         }
-        self.locks.caught_up = false;
+        self.cluster.locks.caught_up = false;
         if self.is_catching_up() {
-            self.locks.heard_before_pause = true;
-            self.locks.ask_due = now.plus(PAUSE);
+            self.cluster.locks.heard_before_pause = true;
+            self.cluster.locks.ask_due = now.plus(PAUSE);
         }
     }
 
@@ -210,10 +214,10 @@ impl Site {
 
     /// Another server has said how much catalog it has.
     pub(crate) fn note_caught_up(&mut self, now: Timestamp) {
-        if !self.is_catching_up() || self.locks.heard_before_pause {
+        if !self.is_catching_up() || self.cluster.locks.heard_before_pause {
             return;
         }
-        let Some(seat) = &self.seat else { return };
+        let Some(seat) = &self.cluster.seat else { return };
         let knows = |id| self.has_no_more(id);
         let mut neighbours = self.domain_here().into_iter().flat_map(|domain| {
             seat.topology.servers_of(domain).map(|(id, _)| id).filter(|id| *id != seat.here)
@@ -221,7 +225,7 @@ impl Site {
         let is_caught_up = seat.topology.registrar().is_some_and(knows) || neighbours.all(knows);
         drop(neighbours);
         if is_caught_up {
-            self.locks.caught_up = true;
+            self.cluster.locks.caught_up = true;
             self.hear_held(now);
         }
     }
@@ -231,7 +235,7 @@ impl Site {
         let pending = self.catalog.changes().pending().map(|pending| pending.number);
         let epoch = self.catalog.topology().map_or(0, |published| published.topology.epoch);
         let (was_pending, was_epoch) =
-            std::mem::replace(&mut self.locks.followed, (pending, epoch));
+            std::mem::replace(&mut self.cluster.locks.followed, (pending, epoch));
         self.note_fates();
         if let Mode::Gone { change } = self.mode() {
             return self.give_up(change);
@@ -241,7 +245,7 @@ impl Site {
         }
         if pending.is_none() {
             // What was reported may be a million ids.
-            self.coordination = Coordination::default();
+            self.cluster.coordination = Coordination::default();
         }
         // A frozen server hears no answers.
         let freezes = pending != was_pending && self.mode() != Mode::Serving;
@@ -261,32 +265,32 @@ impl Site {
     /// What was stored before this life counts as it is: whoever runs the site knows which store of
     /// a server is the one that counts.
     pub(crate) fn note_recovered_fates(&mut self) {
-        self.locks.seen = self.catalog.changes().next_number() - 1;
+        self.cluster.locks.seen = self.catalog.changes().next_number() - 1;
     }
 
     fn note_fates(&mut self) {
-        let here = self.seat.as_ref().map(|seat| seat.here);
+        let here = self.cluster.seat.as_ref().map(|seat| seat.here);
         let changes = self.catalog.changes();
-        let new = self.locks.seen + 1..changes.next_number();
+        let new = self.cluster.locks.seen + 1..changes.next_number();
         let is_moved = |number: &u32| here.is_some_and(|here| changes.has_moved(*number, here));
         for number in new.filter(is_moved) {
-            let moved_in = self.locks.moved_in == Some(number);
+            let moved_in = self.cluster.locks.moved_in == Some(number);
             let goes_on_here = match changes.fate(number) {
                 Some(Fate::Published { .. }) => moved_in,
                 Some(Fate::Undone) | None => !moved_in,
             };
             if !goes_on_here {
-                self.locks.gone = Some(number);
+                self.cluster.locks.gone = Some(number);
             }
         }
-        self.locks.seen = changes.next_number() - 1;
+        self.cluster.locks.seen = changes.next_number() - 1;
     }
 
     /// The store of a server has come to this host as a whole.
     pub(crate) fn moved_in(&mut self, change: u32, server: ServerId, now: Timestamp) {
-        let is_here = self.seat.as_ref().is_some_and(|seat| seat.here == server);
+        let is_here = self.cluster.seat.as_ref().is_some_and(|seat| seat.here == server);
         if is_here {
-            self.locks.moved_in = Some(change);
+            self.cluster.locks.moved_in = Some(change);
         }
         match self.catalog.changes().fate(change) {
             None => self.say_moved(change, server, now),
@@ -297,7 +301,7 @@ impl Site {
 
     /// The store of this server leaves for another host.
     pub(crate) fn given_away(&mut self, change: u32) {
-        self.locks.given_away = Some(change);
+        self.cluster.locks.given_away = Some(change);
         if let Some(Fate::Published { .. }) = self.catalog.changes().fate(change) {
             self.give_up(change);
         }
@@ -305,28 +309,28 @@ impl Site {
 
     /// Whether the store has left for another host, and what is written here counts no more.
     pub(crate) fn is_given_away(&self, change: u32) -> bool {
-        self.locks.given_away == Some(change)
+        self.cluster.locks.given_away == Some(change)
     }
 
     pub(crate) fn has_moved_in(&self, change: u32) -> bool {
-        self.locks.moved_in == Some(change)
+        self.cluster.locks.moved_in == Some(change)
     }
 
     /// This server goes on elsewhere: whoever waits here is told so.
     fn give_up(&mut self, change: u32) {
-        self.locks.gone = Some(change);
+        self.cluster.locks.gone = Some(change);
         let mut waiting: Vec<RequestId> = self.waiting.ids();
-        waiting.extend(self.locks.starts.drain(..).map(|held| held.id));
+        waiting.extend(self.cluster.locks.starts.drain(..).map(|held| held.id));
         let request = |input| if let Input::Request { id, .. } = input { Some(id) } else { None };
-        waiting.extend(self.locks.aside.drain(..).filter_map(request));
+        waiting.extend(self.cluster.locks.aside.drain(..).filter_map(request));
         waiting.extend(self.take_key_waiters());
-        let loading = std::mem::take(&mut self.loading).into_values().flatten();
+        let loading = std::mem::take(&mut self.cases.loading).into_values().flatten();
         waiting.extend(loading.map(|held| held.id));
-        let repeated = std::mem::take(&mut self.repeated).into_values().flatten();
+        let repeated = std::mem::take(&mut self.cases.repeated).into_values().flatten();
         waiting.extend(repeated.map(|repeated| repeated.id));
-        waiting.extend(std::mem::take(&mut self.histories).into_keys());
-        waiting.extend(std::mem::take(&mut self.listings).into_keys());
-        self.locks.aside_requests = 0;
+        waiting.extend(std::mem::take(&mut self.cases.histories).into_keys());
+        waiting.extend(std::mem::take(&mut self.cases.listings).into_keys());
+        self.cluster.locks.aside_requests = 0;
         for id in waiting {
             drop(self.waiting.take(id));
             let refusal = self.gone_refusal();
@@ -364,17 +368,17 @@ impl Site {
                 {
                     return self.act(input, now);
                 }
-                if self.locks.aside_requests >= self.config.waiting_max {
+                if self.cluster.locks.aside_requests >= self.config.waiting_max {
                     return self.answer(id, Err(moving()));
                 }
-                self.locks.aside_requests += 1;
-                self.locks.aside.push_back(input);
+                self.cluster.locks.aside_requests += 1;
+                self.cluster.locks.aside.push_back(input);
             }
             Input::Loaded(_)
             | Input::HistoryRead { .. }
             | Input::ClosedRead { .. }
             | Input::EntriesRead { .. }
-            | Input::FilesHere { .. } => self.locks.aside.push_back(input),
+            | Input::FilesHere { .. } => self.cluster.locks.aside.push_back(input),
         }
     }
 

@@ -53,7 +53,7 @@ impl Site {
             without: without.iter().copied().collect(),
         };
         let source = Arc::from(&*asked.source);
-        let records = self.version + 1;
+        let records = self.catalog.log.version + 1;
         let changed = (topology, change);
         let pending = Pending::new(number, (source, method, by), without, changed, (records, now));
         self.catalog.begin_change(pending).map_err(out_of_order)?;
@@ -80,7 +80,7 @@ impl Site {
 
     /// Refuses changes that could not be brought to an end.
     fn require_changeable(&self, next: &Topology, change: &Change) -> Result<(), Refusal> {
-        let Some(seat) = &self.seat else { return Ok(()) };
+        let Some(seat) = &self.cluster.seat else { return Ok(()) };
         let known = seat.topology.servers.len();
         let locked = change.domains.iter();
         let mut new = locked
@@ -121,7 +121,7 @@ impl Site {
         change: &Change,
         without: &BTreeSet<ServerId>,
     ) -> Result<(), Refusal> {
-        let Some(seat) = &self.seat else { return Ok(()) };
+        let Some(seat) = &self.cluster.seat else { return Ok(()) };
         let was_alone = |id: &&ServerId| {
             let domain = seat.topology.domain_of(**id).filter(|id| change.domains.contains(id));
             let divisions = domain.map_or(&[][..], |id| self.catalog.changes().divisions(id));
@@ -137,7 +137,7 @@ impl Site {
             return Err(Refusal::new(Kind::Conflict, "server_was_alone", message));
         }
         let mut away = self.reporters(change, next, without);
-        away.retain(|id| self.outbox.is_down(*id));
+        away.retain(|id| self.migration.outbox.is_down(*id));
         if away.is_empty() {
             return Ok(());
         }
@@ -151,7 +151,7 @@ impl Site {
 
     /// What another topology would change for what is here. Everybody answers for themselves.
     pub(crate) fn dry_run(&self, method: Method, next: &Topology, change: &Change) -> Answer {
-        let here = self.seat.as_ref().map(|seat| seat.here);
+        let here = self.cluster.seat.as_ref().map(|seat| seat.here);
         let known = self.known_ids().count() as u64;
         // Other servers have parts of the same instance: only the one that started it counts it.
         let open = self.known_ids().filter(|id| self.starter_of(*id).is_none()).count() as u64;
@@ -194,14 +194,15 @@ impl Site {
 
     fn change_view(&self, pending: &Pending) -> ChangeView {
         let missing = self.missing(pending);
-        let reporters = self.coordination.reporters().iter();
-        let reported = reporters.filter(|id| self.coordination.has_reported(**id));
+        let reporters = self.cluster.coordination.reporters().iter();
+        let reported = reporters.filter(|id| self.cluster.coordination.has_reported(**id));
         let is_moving = missing.iter().all(|id| pending.moves(*id));
-        let others = self.seat.iter().flat_map(|seat| seat.topology.numbered().map(|(id, _)| id));
+        let others =
+            self.cluster.seat.iter().flat_map(|seat| seat.topology.numbered().map(|(id, _)| id));
         let knows = |id: &ServerId| self.has_records(*id, pending.records);
         let acknowledged: Vec<ServerId> = others.filter(knows).collect();
         let took = self.catalog.changes().took_ms().map_or(USUAL, Duration::from_millis);
-        let (open, excepted) = self.coordination.counts();
+        let (open, excepted) = self.cluster.coordination.counts();
         ChangeView {
             number: pending.number,
             phase: match (missing.is_empty(), is_moving) {

@@ -30,18 +30,18 @@ impl Site {
         let here = topology.as_ref().and_then(|topology| topology.server_named(&member.name));
         match (topology, here) {
             (Some(topology), Some(here)) => {
-                self.bootstrap = Some(Seat { here, topology: Arc::new(topology) });
+                self.cluster.bootstrap = Some(Seat { here, topology: Arc::new(topology) });
                 self.name_servers();
             }
             (Some(_), None) => {
                 let name = &member.name;
-                self.faults.push(format!(
+                self.catalog.log.faults.push(format!(
                     "the topology this server was started with has no server `{name}`"
                 ));
             }
             (None, _) => {
                 let why = findings.first().map(ToString::to_string).unwrap_or_default();
-                self.faults.push(format!(
+                self.catalog.log.faults.push(format!(
                     "the topology this server was started with is unreadable: {why}"
                 ));
             }
@@ -50,7 +50,7 @@ impl Site {
 
     /// The first input of this life: the first registrar publishes what it was started with.
     pub(crate) fn begin(&mut self, now: Timestamp) {
-        if std::mem::replace(&mut self.has_begun, true) {
+        if std::mem::replace(&mut self.cluster.has_begun, true) {
             return;
         }
         // As it was: nothing has changed yet.
@@ -59,7 +59,9 @@ impl Site {
         if self.catalog.topology().is_some() {
             return;
         }
-        let (Some(seat), Some(member)) = (&self.bootstrap, &self.config.member) else { return };
+        let (Some(seat), Some(member)) = (&self.cluster.bootstrap, &self.config.member) else {
+            return;
+        };
         if seat.topology.registrar() != Some(seat.here) {
             return;
         }
@@ -87,10 +89,10 @@ impl Site {
             let here = topology.server_named(&member.name)?;
             Some(Seat { here, topology })
         });
-        if self.seat.is_none() && seat.is_some() {
+        if self.cluster.seat.is_none() && seat.is_some() {
             self.forget_file_numbers();
         }
-        self.seat = seat;
+        self.cluster.seat = seat;
         self.name_servers();
     }
 
@@ -179,7 +181,7 @@ impl Site {
         now: Timestamp,
     ) {
         let epoch = topology.epoch;
-        self.catalog.publish_topology(topology, source, self.version, now);
+        self.catalog.publish_topology(topology, source, self.catalog.log.version, now);
         self.follow_topology();
         let source = source.to_owned();
         self.record(SiteEvent::TopologyPublished { epoch, source, by, rules }, now);
@@ -204,7 +206,7 @@ impl Site {
         if !findings.is_empty() {
             return Err(Refusal::check_failed(findings));
         }
-        let mut open = self.instances.newest_first(None);
+        let mut open = self.cases.instances.newest_first(None);
         match open.find(|(_, slot)| is_placed(&slot.schema)) {
             None => Ok(()),
             Some((id, slot)) => {
@@ -240,7 +242,7 @@ impl Site {
                 Ok(Answer::Topology {
                     topology: published.topology.clone(),
                     source: published.source.clone(),
-                    here: self.seat.as_ref().map(|seat| seat.here),
+                    here: self.cluster.seat.as_ref().map(|seat| seat.here),
                 })
             }
             (Ok(()), Some(_) | None) => {
@@ -277,7 +279,7 @@ impl Site {
     pub(crate) fn require_domains(&self, schema: &Schema) -> Result<(), Refusal> {
         let latest = self.catalog.find(&schema.process, None);
         let (Some(seat), false) =
-            (&self.seat, latest.is_some_and(|latest| latest.version == schema.version))
+            (&self.cluster.seat, latest.is_some_and(|latest| latest.version == schema.version))
         else {
             return Ok(());
         };

@@ -40,34 +40,34 @@ pub(crate) struct Watching {
 
 impl Site {
     fn policy(&self) -> Option<&Policy> {
-        let policy = &self.seat.as_ref()?.topology.watchdog;
+        let policy = &self.cluster.seat.as_ref()?.topology.watchdog;
         (policy.mode != Mode::Off).then_some(policy)
     }
 
     pub(crate) fn next_watch(&self) -> Option<Timestamp> {
-        self.policy().map(|_| self.watching.due)
+        self.policy().map(|_| self.cluster.watching.due)
     }
 
     /// What was told before counts as if it had never been: all have been silent for longer than they may.
     pub(crate) fn watch_anew(&mut self, now: Timestamp) {
-        self.watching.told.clear();
-        self.watching.domains.clear();
-        self.watching.due = self.watching.due.max(now.plus(PAUSE));
+        self.cluster.watching.told.clear();
+        self.cluster.watching.domains.clear();
+        self.cluster.watching.due = self.cluster.watching.due.max(now.plus(PAUSE));
     }
 
     /// Tells how much was done here; the registrar looks at what all have told.
     pub(crate) fn watch(&mut self, now: Timestamp) {
         let Some(due) = self.next_watch() else {
             // Work from before somebody wanted it watched is not told.
-            self.watching.written = 0;
+            self.cluster.watching.written = 0;
             return;
         };
         if due > now {
             return;
         }
-        self.watching.due = now.plus(PAUSE);
-        let written = std::mem::take(&mut self.watching.written);
-        let Some(here) = self.seat.as_ref().map(|seat| seat.here) else { return };
+        self.cluster.watching.due = now.plus(PAUSE);
+        let written = std::mem::take(&mut self.cluster.watching.written);
+        let Some(here) = self.cluster.seat.as_ref().map(|seat| seat.here) else { return };
         match self.registrar() {
             Some(registrar) if registrar == here => {
                 self.load_told(here, written, now);
@@ -81,22 +81,29 @@ impl Site {
     /// A server has told how much it has done.
     pub(crate) fn load_told(&mut self, from: ServerId, written: u64, now: Timestamp) {
         if self.policy().is_some() {
-            self.watching.told.insert(from, (written, now));
+            self.cluster.watching.told.insert(from, (written, now));
         }
     }
 
     /// Holds the loads of each domain against what is meant.
     fn look_after(&mut self, now: Timestamp) {
-        let (Some(policy), Some(seat)) = (self.policy().cloned(), &self.seat) else { return };
+        let (Some(policy), Some(seat)) = (self.policy().cloned(), &self.cluster.seat) else {
+            return;
+        };
         let topology = seat.topology.clone();
         if self.catalog.changes().pending().is_some() {
             return;
         }
-        if std::mem::replace(&mut self.watching.epoch, topology.epoch) != topology.epoch {
-            self.watching.domains.values_mut().for_each(|watch| watch.changed(&policy, now));
-            self.watching.proposals.clear();
+        if std::mem::replace(&mut self.cluster.watching.epoch, topology.epoch) != topology.epoch {
+            self.cluster
+                .watching
+                .domains
+                .values_mut()
+                .for_each(|watch| watch.changed(&policy, now));
+            self.cluster.watching.proposals.clear();
         }
-        let recent = self.watching.told.iter().filter(|(_, (_, at))| now.since(*at) < SILENCE);
+        let recent =
+            self.cluster.watching.told.iter().filter(|(_, (_, at))| now.since(*at) < SILENCE);
         let loads: BTreeMap<ServerId, u64> = recent.map(|(id, (load, _))| (*id, *load)).collect();
         for domain in (0..).map(DomainId).take(topology.domains.len()) {
             let watched: Vec<Watched> =
@@ -104,7 +111,7 @@ impl Site {
             if watched.len() < 2 {
                 continue;
             }
-            let watch = self.watching.domains.entry(domain);
+            let watch = self.cluster.watching.domains.entry(domain);
             let watch = watch.or_insert_with(|| Watch::new(&policy, now));
             if let Some(proposal) = watch.hear(&policy, &watched, &loads, now) {
                 self.propose(&topology, domain, proposal, policy.mode, now);
@@ -125,7 +132,7 @@ impl Site {
         self.out.push(Output::Notice { text });
         let named = |(id, weight)| Some((topology.server(id)?.name.clone(), weight));
         let weights = proposal.weights().filter_map(named).collect();
-        self.watching.proposals.insert(domain, proposal);
+        self.cluster.watching.proposals.insert(domain, proposal);
         if mode != Mode::Apply {
             return;
         }
@@ -144,8 +151,8 @@ impl Site {
 
     /// What the watch-dog proposes, in words, for each domain that it proposes something for.
     pub(crate) fn proposals(&self) -> Vec<String> {
-        let Some(seat) = &self.seat else { return Vec::new() };
-        let proposals = self.watching.proposals.values();
+        let Some(seat) = &self.cluster.seat else { return Vec::new() };
+        let proposals = self.cluster.watching.proposals.values();
         proposals.map(|proposal| words(&seat.topology, proposal)).collect()
     }
 }

@@ -24,14 +24,14 @@ impl Site {
 
     /// Who started an instance that is not known here, if its id tells.
     pub(crate) fn starter_of(&self, id: InstanceId) -> Option<ServerId> {
-        let seat = self.seat.as_ref()?;
+        let seat = self.cluster.seat.as_ref()?;
         let starter = id.server();
         let is_there = seat.topology.server(starter).is_some();
         (is_there && starter != seat.here).then_some(starter)
     }
 
     pub(crate) fn elsewhere(&self, server: ServerId) -> Refusal {
-        let topology = self.seat.as_ref().map(|seat| &seat.topology);
+        let topology = self.cluster.seat.as_ref().map(|seat| &seat.topology);
         let name = topology.and_then(|topology| Some(topology.server(server)?.name.clone()));
         let message = match name {
             Some(name) => format!("it is in the hands of the server `{name}`; ask there"),
@@ -42,14 +42,14 @@ impl Site {
 
     /// `None` if the request is to be carried out, or refused, here.
     fn server_for(&self, request: &Request) -> Option<ServerId> {
-        self.seat.as_ref()?;
+        self.cluster.seat.as_ref()?;
         match request.subject() {
-            Subject::Instance(instance) => match self.instances.state(instance) {
+            Subject::Instance(instance) => match self.cases.instances.state(instance) {
                 Some(_) => None,
                 None => self.starter_of(instance),
             },
             // Orders for the instance as a whole are given where it was started.
-            Subject::Order(instance) => match self.instances.state(instance) {
+            Subject::Order(instance) => match self.cases.instances.state(instance) {
                 Some((_, state)) => state.started_elsewhere(),
                 None => self.starter_of(instance),
             },
@@ -63,8 +63,8 @@ impl Site {
 
     /// Who controls an activity, as far as it is known here; `None` stands for this server.
     fn controller_of(&self, activity: &ActivityId) -> Option<ServerId> {
-        let seat = self.seat.as_ref()?;
-        let Some((schema, state)) = self.instances.state(activity.instance) else {
+        let seat = self.cluster.seat.as_ref()?;
+        let Some((schema, state)) = self.cases.instances.state(activity.instance) else {
             return self.starter_of(activity.instance);
         };
         let node = schema.node_named(&activity.step)?;

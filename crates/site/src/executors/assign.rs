@@ -57,7 +57,7 @@ impl Site {
         let free = self.executors.find_room(now);
         self.let_go_of_promised(&free);
         let Executors { distances, registry, .. } = &mut self.executors;
-        distances.measure(registry, self.seat.as_ref());
+        distances.measure(registry, self.cluster.seat.as_ref());
         self.executors.plan_ahead(&self.jobs, &free, now);
         let mut calls = AT_ONCE;
         while self.give_out_some(&mut calls, now) {}
@@ -71,7 +71,7 @@ impl Site {
             executors.registry.offered(job).is_some_and(|kind| executors.is_open(kind, is_promised))
         };
         let is_due = executors.registry.len() > 0 && self.jobs.queued_of().any(is_open);
-        is_due.then_some(self.latest)
+        is_due.then_some(self.clock.latest)
     }
 
     /// Gives out to those that ask now, and to executors, with so many calls; whether others may be
@@ -117,7 +117,7 @@ impl Site {
         (asking, calls): (&mut Asking, &mut usize),
         now: Timestamp,
     ) {
-        let Some((schema, state)) = self.instances.state(key.instance) else {
+        let Some((schema, state)) = self.cases.instances.state(key.instance) else {
             return self.close_job(key);
         };
         let Demanded { size, timeout, .. } = demanded(schema, state, &key.activity);
@@ -132,7 +132,7 @@ impl Site {
         let executors = &mut self.executors;
         let chosen = executors.choose(key, (&task, bytes), &workers, turn.as_ref(), now);
         let Some((to, why)) = chosen else { return self.wait_for_turn(key, turn) };
-        let Some((schema, state)) = self.instances.state(key.instance) else { return };
+        let Some((schema, state)) = self.cases.instances.state(key.instance) else { return };
         let takes = self.takes(schema, state, key, (to.executor, &task));
         let poll = asking.first(job, Some(to.executor));
         let poll = poll.map(|(id, poll)| (id, poll.worker.clone(), poll.lease));
@@ -147,7 +147,7 @@ impl Site {
             }
             (None, None) => return,
         };
-        let here = self.seat.as_ref().map_or(ServerId::default(), |seat| seat.here);
+        let here = self.cluster.seat.as_ref().map_or(ServerId::default(), |seat| seat.here);
         let Some((lease, until)) = self.jobs.take(key, lease_for, here, now) else { return };
         let Some(task_of) = self.job(key, job.clone(), lease, until) else { return };
         self.note_given(key, (to, task), (lease, takes.ms()), now);
@@ -319,7 +319,7 @@ impl Site {
 
     /// A job that was taken back is not given out while its case is suspended.
     pub(crate) fn withdraw_if_suspended(&mut self, key: &JobKey) {
-        let state = self.instances.state(key.instance);
+        let state = self.cases.instances.state(key.instance);
         if state.is_some_and(|(_, state)| state.lifecycle() == Lifecycle::Suspended) {
             self.close_job(key);
         }
@@ -329,7 +329,7 @@ impl Site {
     pub(crate) fn job_closed(&mut self, key: &JobKey) {
         self.executors.given.forget(key);
         let Some(gift) = self.executors.given.take(key) else { return };
-        self.executors.book.withdrawn(gift.assignment, self.latest);
+        self.executors.book.withdrawn(gift.assignment, self.clock.latest);
         let registered = self.executors.registry.get(gift.executor).cloned();
         if let (Some(registered), Some(activity)) = (registered, self.activity_id(key)) {
             self.call(&registered, Ask::Cancel(JobLease { activity, lease: gift.lease }));
@@ -337,7 +337,7 @@ impl Site {
     }
 
     pub(super) fn activity_id(&self, key: &JobKey) -> Option<ActivityId> {
-        let (schema, _) = self.instances.state(key.instance)?;
+        let (schema, _) = self.cases.instances.state(key.instance)?;
         Some(view::activity_id(schema, key.instance, &key.activity))
     }
 

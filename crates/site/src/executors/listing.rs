@@ -47,7 +47,7 @@ impl Site {
             registered: Some(one.clone()),
             types: types.collect(),
             resting_until: self.executors.rests.busy_until(id),
-            is_silent: self.executors.book.is_silent(id, self.latest),
+            is_silent: self.executors.book.is_silent(id, self.clock.latest),
             unconfirmed: self.executors.unsaid.count(&one.name),
         }
     }
@@ -65,7 +65,7 @@ impl Site {
             registered: None,
             types,
             resting_until: None,
-            is_silent: self.executors.book.is_silent(id, self.latest),
+            is_silent: self.executors.book.is_silent(id, self.clock.latest),
             unconfirmed: 0,
         })
     }

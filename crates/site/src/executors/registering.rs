@@ -213,7 +213,7 @@ impl Site {
         let own = self.executors.given.iter().filter(|(_, gift)| gift.executor == id);
         for key in own.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             let Some(gift) = self.executors.given.take(&key) else { continue };
-            self.executors.book.withdrawn(gift.assignment, self.latest);
+            self.executors.book.withdrawn(gift.assignment, self.clock.latest);
             let _ = self.jobs.give_back(&key, gift.lease);
             self.withdraw_if_suspended(&key);
         }

@@ -53,7 +53,7 @@ impl Site {
         caller.require_executor(&executor)?;
         // What counts of it is in a history that cannot be read: the executor asks again.
         let instance = task.activity.instance;
-        if let Some(reason) = self.instances.broken(instance) {
+        if let Some(reason) = self.cases.instances.broken(instance) {
             return Err(broken(instance, reason));
         }
         let key = self.key_of(&task);
@@ -178,14 +178,16 @@ impl Site {
         {
             return Worth::Accepted { since: gift.at };
         }
-        let Some((_, state)) = self.instances.state(key.instance) else { return Worth::Nothing };
+        let Some((_, state)) = self.cases.instances.state(key.instance) else {
+            return Worth::Nothing;
+        };
         let is_done = state.has_counted(key.activity.node, executor, lease);
         let has_counted = is_done || self.is_answered_by(key, executor, lease);
         if has_counted { Worth::Counted } else { Worth::Nothing }
     }
 
     fn is_answered_by(&self, key: &JobKey, executor: &str, lease: u64) -> bool {
-        let state = self.instances.state(key.instance).map(|(_, state)| state);
+        let state = self.cases.instances.state(key.instance).map(|(_, state)| state);
         let answer = state.and_then(|state| state.answer(key.activity.node));
         answer.is_some_and(|answer| {
             let is_own = answer.by.program().is_some_and(|name| **name == *executor);
@@ -273,7 +275,7 @@ impl Site {
 
     /// An instance is in memory: results of it that count and are not confirmed are told again.
     pub(crate) fn recall_answers(&mut self, id: InstanceId, now: Timestamp) {
-        let Some((schema, state)) = self.instances.state(id) else { return };
+        let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let answers = state.answers(schema).map(|(activity, answer)| {
             let activity: ActivityId = crate::cases::view::activity_id(schema, id, &activity);
             (activity, answer.by.clone(), answer.lease)

@@ -98,7 +98,7 @@ impl Site {
         lease: Duration,
         now: Timestamp,
     ) -> Option<Job> {
-        let here = self.seat.as_ref().map_or(ServerId::default(), |seat| seat.here);
+        let here = self.cluster.seat.as_ref().map_or(ServerId::default(), |seat| seat.here);
         let (lease, expires_at) = self.jobs.take(key, lease, here, now)?;
         self.begin_promised(key, now);
         self.job(key, job.clone(), lease, expires_at)
@@ -111,7 +111,7 @@ impl Site {
         lease: u64,
         expires_at: Timestamp,
     ) -> Option<Job> {
-        let (schema, state) = self.instances.state(key.instance)?;
+        let (schema, state) = self.cases.instances.state(key.instance)?;
         Some(Job {
             activity: view::activity_id(schema, key.instance, &key.activity),
             job,
@@ -253,7 +253,7 @@ impl Site {
 
     fn give_back(&mut self, key: &JobKey, lease: u64) -> Result<(), LeaseError> {
         self.jobs.give_back(key, lease)?;
-        self.executors.worker_returned(key, lease, self.latest);
+        self.executors.worker_returned(key, lease, self.clock.latest);
         self.withdraw_if_suspended(key);
         Ok(())
     }

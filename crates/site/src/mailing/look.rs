@@ -21,7 +21,7 @@ use crate::answer::{Answer, Content, Letter};
 use crate::cases::view;
 use crate::input::Notice;
 use crate::planning::leg_of;
-use crate::work;
+use crate::work::items as work;
 
 /// How many items are looked at for one letter before somebody else has a turn.
 const LOOKS_MAX: usize = 500;
@@ -38,7 +38,7 @@ impl Site {
         self.mailings.looked_at = now;
         if moved.is_some_and(|moment| moment <= now) {
             // Somebody left or came back: others see the items now.
-            self.worklists.note_all();
+            self.work.worklists.note_all();
         }
         if let Some(letter) = self.next_held(tell, now) {
             return Answer::Letter { letter: Some(Box::new(letter)), more: true };
@@ -47,7 +47,7 @@ impl Site {
             return Answer::Letter { letter: Some(Box::new(letter)), more: true };
         }
         for _ in 0..LOOKS_MAX {
-            let Some(key) = self.take_due(now).or_else(|| self.worklists.take_news()) else {
+            let Some(key) = self.take_due(now).or_else(|| self.work.worklists.take_news()) else {
                 return Answer::Letter { letter: None, more: false };
             };
             if let Some(letter) = self.look_at(tell, &key, now) {
@@ -176,7 +176,7 @@ impl Site {
         kind: Kind,
         now: Timestamp,
     ) -> Option<Letter> {
-        let item = self.worklists.item(key)?;
+        let item = self.work.worklists.item(key)?;
         let node = item.schema.node(key.activity.node);
         let expires_at = item.offered_at + tell.answer_within;
         let is_answerable = kind.is_answerable() && expires_at > now;
@@ -203,7 +203,7 @@ impl Site {
         if node.mail.is_empty() {
             return Vec::new();
         }
-        let Some((_, state)) = self.instances.state(key.instance) else { return Vec::new() };
+        let Some((_, state)) = self.cases.instances.state(key.instance) else { return Vec::new() };
         let inputs = state.inputs(schema, &key.activity);
         let value = |element: &ElementId| {
             let (_, value) = inputs.iter().find(|(known, _)| known == element)?;
@@ -216,10 +216,10 @@ impl Site {
 
     /// Whether what a letter is to show is not in memory; it is asked for, and the item looked at again.
     fn lacks_shown(&mut self, key: &ItemKey, now: Timestamp) -> bool {
-        let Some(item) = self.worklists.item(key) else { return false };
+        let Some(item) = self.work.worklists.item(key) else { return false };
         let shows = !item.schema.node(key.activity.node).mail.is_empty();
-        let is_broken = self.instances.broken(key.instance).is_some();
-        let lacks = shows && !is_broken && self.instances.state(key.instance).is_none();
+        let is_broken = self.cases.instances.broken(key.instance).is_some();
+        let lacks = shows && !is_broken && self.cases.instances.state(key.instance).is_none();
         if lacks {
             self.mailings.awaited.insert(key.instance);
             self.ask_for(key.instance.into(), false);
@@ -230,7 +230,7 @@ impl Site {
 
     /// Whom an item concerns now, if it is there.
     fn standing_of(&self, tell: &Tell, key: &ItemKey, now: Timestamp) -> Option<Standing> {
-        let (item, resolved) = (self.worklists.item(key)?, self.worklists.resolved(key)?);
+        let (item, resolved) = (self.work.worklists.item(key)?, self.work.worklists.resolved(key)?);
         let org = self.catalog.organisation();
         let is_pool = resolved.actors.len() > tell.actors_max;
         let actors: Vec<&AgentId> =
@@ -246,7 +246,7 @@ impl Site {
             false => Some(agent.clone()),
         };
         let seen_by = concerned.iter().filter_map(|agent| does_it(agent));
-        let sees = |agent: &AgentId| self.worklists.sees(org, agent, key, now);
+        let sees = |agent: &AgentId| self.work.worklists.sees(org, agent, key, now);
         let has_address = |agent: &AgentId| self.address_of(agent).is_some();
         let seen_by: BTreeSet<AgentId> =
             seen_by.filter(|agent| sees(agent) && has_address(agent)).collect();
@@ -268,8 +268,8 @@ impl Site {
 
     /// Keeps with the items who was given theirs: a case may leave memory before that is told.
     pub(crate) fn note_holders(&mut self) {
-        let instances = &self.instances;
-        self.worklists.note_given(|key| {
+        let instances = &self.cases.instances;
+        self.work.worklists.note_given(|key| {
             let open = instances
                 .state(key.instance)
                 .and_then(|(schema, state)| state.open_at(schema, key.activity.node));
@@ -279,7 +279,7 @@ impl Site {
 
     /// By when an item has to be done, if its instance has a deadline.
     fn due_of(&self, key: &ItemKey) -> Option<Timestamp> {
-        let (schema, state) = self.instances.state(key.instance)?;
+        let (schema, state) = self.cases.instances.state(key.instance)?;
         leg_of(schema, state, &key.activity).map(|leg| leg.due)
     }
 

@@ -94,7 +94,7 @@ impl Site {
             version += 1;
             match Record::<MailEvent>::from_bytes(bytes) {
                 Ok(Record { at, events }) => {
-                    self.latest = self.latest.max(at);
+                    self.clock.latest = self.clock.latest.max(at);
                     events.iter().for_each(|event| book.note(event));
                 }
                 Err(_) => unreadable += 1,
@@ -145,8 +145,8 @@ impl Site {
 
     /// Drops what is about cases that have ended, and stores the rest as a whole.
     fn store_told(&mut self, now: Timestamp) {
-        let Self { mailings, instances, unread, .. } = self;
-        let is_open = |id| instances.get(id).is_some() || unread.contains(&id);
+        let Self { mailings, cases, .. } = self;
+        let is_open = |id| cases.instances.get(id).is_some() || cases.unread.contains(&id);
         mailings.book.prune(|subject| is_open(subject.instance), now);
         let events = mailings.book.events();
         if events.len() > SNAPSHOT_EVENTS_MAX {

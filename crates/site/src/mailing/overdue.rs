@@ -145,7 +145,7 @@ impl Site {
     }
 
     fn open_case(&self, id: InstanceId) -> Option<(&Schema, &State, &Deadline)> {
-        let (schema, state) = self.instances.state(id)?;
+        let (schema, state) = self.cases.instances.state(id)?;
         let deadline = state.deadline().filter(|_| !state.lifecycle().has_ended())?;
         Some((schema, state, deadline))
     }

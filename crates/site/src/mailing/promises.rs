@@ -50,7 +50,7 @@ impl Site {
 
     /// How the promise of an instance stands that is not over, if it has turned here.
     fn turned(&self, id: InstanceId) -> Option<(&Schema, &State, &Deadline, &Turned)> {
-        let (schema, state) = self.instances.state(id)?;
+        let (schema, state) = self.cases.instances.state(id)?;
         let is_told_here = !state.lifecycle().has_ended() && state.started_elsewhere().is_none();
         let deadline = state.deadline().filter(|_| is_told_here)?;
         Some((schema, state, deadline, deadline.turned.as_ref()?))

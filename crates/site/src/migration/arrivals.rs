@@ -66,7 +66,7 @@ impl Arrivals {
 impl Site {
     /// Another server says something about an instance.
     pub(crate) fn hear(&mut self, from: ServerId, message: Message, now: Timestamp) {
-        self.latest = now;
+        self.clock.latest = now;
         let Some(message) = self.hear_catalog(from, message, now) else { return };
         let Instance(id) = match &message {
             Message::Offer(offer) => offer.id.instance,
@@ -87,16 +87,16 @@ impl Site {
             | Message::PlanHeard { .. } => return self.act_on(from, message, now),
             Message::CatalogWanted { .. } | Message::Catalog { .. } => return,
         };
-        if self.instances.broken(id).is_some() {
+        if self.cases.instances.broken(id).is_some() {
             return;
         }
-        if self.instances.state(id).is_some() {
+        if self.cases.instances.state(id).is_some() {
             return self.listen(from, id, message, now);
         }
-        if self.heard.len() >= HEARD_INSTANCES_MAX && !self.heard.contains_key(&id) {
+        if self.cases.heard.len() >= HEARD_INSTANCES_MAX && !self.cases.heard.contains_key(&id) {
             return;
         }
-        let heard = self.heard.entry(id).or_default();
+        let heard = self.cases.heard.entry(id).or_default();
         if heard.len() < HEARD_MAX {
             heard.push((from, message));
         }
@@ -146,7 +146,7 @@ impl Site {
 
     fn offered(&mut self, from: ServerId, mut offer: Box<Offer>, now: Timestamp) {
         let ParcelId { instance: Instance(id), number } = offer.id;
-        let (received, ended) = match self.instances.state(id) {
+        let (received, ended) = match self.cases.instances.state(id) {
             Some((schema, state)) => {
                 (state.peer(from).map_or(0, |peer| peer.received), state.is_over(schema))
             }
@@ -157,7 +157,7 @@ impl Site {
             self.say_taken(from, offer.id);
             return self.ask_next(id, from, number, now);
         }
-        if self.instances.state(id).is_none() {
+        if self.cases.instances.state(id).is_none() {
             // New here: this server must be the one that it belongs to, and know that it is.
             if self.is_locked() {
                 return self.hold_offer(from, offer, now);
@@ -183,7 +183,7 @@ impl Site {
     /// Says what is known here, or puts the sender in line.
     fn ask(&mut self, from: ServerId, offer: Box<Offer>, now: Timestamp) {
         let ParcelId { instance: Instance(id), number } = offer.id;
-        if let Some(asked) = self.arrivals.asked.get_mut(&id)
+        if let Some(asked) = self.migration.arrivals.asked.get_mut(&id)
             && (asked.from, asked.number) != (from, number)
             && asked.until > now
         {
@@ -191,18 +191,19 @@ impl Site {
             return asked.waiting.push_back((from, offer));
         }
         let Some(last) = self.last_known(id, &offer) else { return };
-        let waiting = self.arrivals.end(id).map(|asked| asked.waiting).unwrap_or_default();
+        let waiting =
+            self.migration.arrivals.end(id).map(|asked| asked.waiting).unwrap_or_default();
         let until = now.plus(PATIENCE);
-        self.arrivals.begin(id, Asked { from, number, until, waiting });
+        self.migration.arrivals.begin(id, Asked { from, number, until, waiting });
         self.out
             .push(Output::Send { to: from, message: Message::Known { parcel: offer.id, last } });
     }
 
     /// Algorithm 1. `None` if the definition is not known here yet.
     fn last_known(&self, id: InstanceId, offer: &Offer) -> Option<Vec<Activity>> {
-        let seat = self.seat.as_ref()?;
+        let seat = self.cluster.seat.as_ref()?;
         self.schema_of(&offer.process, offer.version).ok()?;
-        let Some((schema, state)) = self.instances.state(id) else { return Some(Vec::new()) };
+        let Some((schema, state)) = self.cases.instances.state(id) else { return Some(Vec::new()) };
         let sources: Vec<Activity> = match &offer.parcel {
             Parcel::Control { passages, .. } => {
                 passages.iter().map(|passage| passage.source.clone()).collect()
@@ -216,9 +217,9 @@ impl Site {
     /// Stores a parcel with what was not known here of the history.
     fn take(&mut self, from: ServerId, offer: Offer, entries: Vec<Entry>, now: Timestamp) {
         let ParcelId { instance: Instance(id), number } = offer.id;
-        let Some(seat) = self.seat.clone() else { return };
+        let Some(seat) = self.cluster.seat.clone() else { return };
         let Ok(schema) = self.schema_of(&offer.process, offer.version) else { return };
-        let state = self.instances.state(id).map(|(_, state)| state);
+        let state = self.cases.instances.state(id).map(|(_, state)| state);
         let is_new = |entry: &Entry| {
             let activity = entry.event.ends();
             match (state, activity) {
@@ -261,25 +262,26 @@ impl Site {
     fn ask_next(&mut self, id: InstanceId, from: ServerId, number: u32, now: Timestamp) {
         let is_answer =
             |asked: &Asked| asked.from == from && asked.number == number || asked.until <= now;
-        if self.arrivals.asked.get(&id).is_some_and(is_answer) {
+        if self.migration.arrivals.asked.get(&id).is_some_and(is_answer) {
             self.give_turn(id, now);
         }
     }
 
     /// Those who were asked and have not answered are not waited for any longer.
     pub(crate) fn give_turns(&mut self, now: Timestamp) {
-        while let Some((_, id)) = self.arrivals.due.first().copied().filter(|(due, _)| *due <= now)
+        while let Some((_, id)) =
+            self.migration.arrivals.due.first().copied().filter(|(due, _)| *due <= now)
         {
             self.give_turn(id, now);
         }
     }
 
     fn give_turn(&mut self, id: InstanceId, now: Timestamp) {
-        let Some(mut asked) = self.arrivals.end(id) else { return };
+        let Some(mut asked) = self.migration.arrivals.end(id) else { return };
         let Some((from, offer)) = asked.waiting.pop_front() else { return };
         if !asked.waiting.is_empty() {
             // Whoever comes next takes the others over.
-            self.arrivals.begin(id, Asked { until: now, ..asked });
+            self.migration.arrivals.begin(id, Asked { until: now, ..asked });
         }
         self.hear(from, Message::Offer(offer), now);
     }

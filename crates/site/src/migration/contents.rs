@@ -95,11 +95,11 @@ impl Site {
     /// known to be here nor under way.
     pub(crate) fn fetch_contents(&mut self, id: InstanceId, now: Timestamp) {
         let mut files = self.lacking_contents(id);
-        if let Some(request) = self.contents.requests.get(&id) {
+        if let Some(request) = self.migration.contents.requests.get(&id) {
             files.retain(|file| !request.blobs.contains(&file.blob));
         }
         if !files.is_empty() {
-            self.contents.ask(id, files.iter().map(|file| file.blob), now);
+            self.migration.contents.ask(id, files.iter().map(|file| file.blob), now);
             self.out.push(Output::FetchFiles { instance: id, files });
         }
     }
@@ -107,11 +107,11 @@ impl Site {
     /// Asks once more for what has not come, the cheapest source first again: each attempt asks all of them in turn.
     pub(crate) fn fetch_contents_again(&mut self, now: Timestamp) {
         for _ in 0..ASKED_AT_ONCE {
-            let first = self.contents.due.first().copied().filter(|(at, _)| *at <= now);
+            let first = self.migration.contents.due.first().copied().filter(|(at, _)| *at <= now);
             let Some((due, id)) = first else { return };
             let files = self.lacking_contents(id);
-            self.contents.due.remove(&(due, id));
-            let Some(mut request) = self.contents.requests.remove(&id) else { continue };
+            self.migration.contents.due.remove(&(due, id));
+            let Some(mut request) = self.migration.contents.requests.remove(&id) else { continue };
             if files.is_empty() {
                 // Nobody reads it any more.
                 continue;
@@ -120,25 +120,25 @@ impl Site {
             let doubled = PAUSE_MIN.saturating_mul(1 << request.attempts.min(5));
             request.due = now.plus(doubled.min(PAUSE_MAX));
             request.blobs = files.iter().map(|file| file.blob).collect();
-            self.contents.due.insert((request.due, id));
-            self.contents.requests.insert(id, request);
+            self.migration.contents.due.insert((request.due, id));
+            self.migration.contents.requests.insert(id, request);
             self.out.push(Output::FetchFiles { instance: id, files });
         }
     }
 
     /// Contents that were asked for are here.
     pub(crate) fn files_here(&mut self, id: InstanceId, blobs: Vec<Blob>, now: Timestamp) {
-        let Some(request) = self.contents.requests.get_mut(&id) else { return };
+        let Some(request) = self.migration.contents.requests.get_mut(&id) else { return };
         let asked = |blob: &Blob| request.blobs.remove(blob);
         let come: Vec<Blob> = blobs.into_iter().filter(asked).collect();
         if request.blobs.is_empty() {
-            self.contents.end(id);
+            self.migration.contents.end(id);
         }
         if come.is_empty() {
             return;
         }
-        self.contents.here.entry(id).or_default().extend(come);
-        let Some((schema, state)) = self.instances.state(id) else { return };
+        self.migration.contents.here.entry(id).or_default().extend(come);
+        let Some((schema, state)) = self.cases.instances.state(id) else { return };
         if !state.lifecycle().has_ended() {
             return self.offer_open(id, now);
         }
@@ -179,7 +179,9 @@ impl Site {
 
     /// All contents that due steps of an instance lack here, each once.
     fn lacking_contents(&self, id: InstanceId) -> Vec<FileWanted> {
-        let (Some(seat), Some((schema, state))) = (&self.seat, self.instances.state(id)) else {
+        let (Some(seat), Some((schema, state))) =
+            (&self.cluster.seat, self.cases.instances.state(id))
+        else {
             return Vec::new();
         };
         if !state.is_shared() {
@@ -220,7 +222,7 @@ impl Site {
         state: &'a State,
         activity: &Activity,
     ) -> Vec<(ElementId, &'a FileRef)> {
-        if self.seat.is_none() || !state.is_shared() {
+        if self.cluster.seat.is_none() || !state.is_shared() {
             return Vec::new();
         }
         let reads = schema.node(activity.node).reads.iter().map(|access| access.element);
@@ -229,7 +231,7 @@ impl Site {
             let (writer, server) = state.last_writer(schema, activity, element)?;
             server?;
             match state.value_by(element, &writer)? {
-                Value::File(file) if !self.contents.is_here(id, &file.blob) => {
+                Value::File(file) if !self.migration.contents.is_here(id, &file.blob) => {
                     Some((element, &**file))
                 }
                 Value::File(_)

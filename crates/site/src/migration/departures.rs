@@ -25,7 +25,7 @@ impl Site {
         mut decision: Decision,
         now: Timestamp,
     ) -> Decision {
-        let Some(at) = self.seat.as_ref().map(|seat| seat.at(id)) else { return decision };
+        let Some(at) = self.cluster.seat.as_ref().map(|seat| seat.at(id)) else { return decision };
         for (to, passages) in passages(at, schema, before, &decision.state) {
             let order = order_in_force(&decision.state);
             let parcel = Parcel::Control { passages, order };

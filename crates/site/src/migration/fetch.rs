@@ -86,7 +86,7 @@ impl Site {
     /// Asks for what the due activities of an instance lack, as far as it is not under way.
     pub(crate) fn fetch_lacking(&mut self, id: InstanceId, now: Timestamp) {
         for (versions, servers) in self.lacking(id) {
-            let is_new = |version: &Version| !self.fetching.is_under_way(id, version);
+            let is_new = |version: &Version| !self.migration.fetching.is_under_way(id, version);
             let versions = versions.into_iter().filter(is_new).collect();
             self.ask_source(id, versions, &servers, 0, now);
         }
@@ -95,10 +95,10 @@ impl Site {
     /// Asks the next source where one has not answered.
     pub(crate) fn fetch_again(&mut self, now: Timestamp) {
         for _ in 0..ASKED_AT_ONCE {
-            let first = self.fetching.due.first().copied().filter(|(at, _)| *at <= now);
+            let first = self.migration.fetching.due.first().copied().filter(|(at, _)| *at <= now);
             let Some((due, key)) = first else { return };
-            self.fetching.due.remove(&(due, key));
-            let Some(request) = self.fetching.requests.remove(&key) else { continue };
+            self.migration.fetching.due.remove(&(due, key));
+            let Some(request) = self.migration.fetching.requests.remove(&key) else { continue };
             for (mut versions, servers) in self.lacking(key.0) {
                 versions.retain(|version| request.versions.contains(version));
                 self.ask_source(key.0, versions, &servers, request.next, now);
@@ -123,10 +123,10 @@ impl Site {
         let wanted =
             |(element, writer): &Version| Wanted { element: *element, writer: writer.clone() };
         let values = versions.iter().map(wanted).collect();
-        self.fetching.last += 1;
-        let key = (id, self.fetching.last);
-        self.fetching.due.insert((due, key));
-        self.fetching.requests.insert(key, Request { versions, due, next: attempts + 1 });
+        self.migration.fetching.last += 1;
+        let key = (id, self.migration.fetching.last);
+        self.migration.fetching.due.insert((due, key));
+        self.migration.fetching.requests.insert(key, Request { versions, due, next: attempts + 1 });
         let message = Message::Want { instance: Instance(id), values };
         self.out.push(Output::Send { to, message });
     }
@@ -134,7 +134,9 @@ impl Site {
     /// What the due activities lack, each version once, and where it can be had: elements of one
     /// writer that one activity reads together.
     fn lacking(&self, id: InstanceId) -> Vec<(BTreeSet<Version>, Vec<ServerId>)> {
-        let (Some(seat), Some((schema, state))) = (&self.seat, self.instances.state(id)) else {
+        let (Some(seat), Some((schema, state))) =
+            (&self.cluster.seat, self.cases.instances.state(id))
+        else {
             return Vec::new();
         };
         let known = seat.at(id).knowing(state);
@@ -166,7 +168,7 @@ impl Site {
 
     /// Another server needs values from here.
     pub(crate) fn wanted(&mut self, from: ServerId, instance: Instance, values: &[Wanted]) {
-        let Some((_, state)) = self.instances.state(instance.0) else { return };
+        let Some((_, state)) = self.cases.instances.state(instance.0) else { return };
         let value = |wanted: &Wanted| {
             let value = state.value_by(wanted.element, &wanted.writer)?.clone();
             Some(FetchedValue { element: wanted.element, writer: wanted.writer.clone(), value })
@@ -191,9 +193,9 @@ impl Site {
         values: Vec<FetchedValue>,
         now: Timestamp,
     ) {
-        let Some((schema, state)) = self.instances.state(id) else { return };
+        let Some((schema, state)) = self.cases.instances.state(id) else { return };
         // Come twice, or too late: nothing is recorded behind the end.
-        if !self.fetching.concerns(id) || state.is_over(schema) {
+        if !self.migration.fetching.concerns(id) || state.is_over(schema) {
             return;
         }
         let is_lacking = |value: &FetchedValue| state.is_elsewhere(value.element, &value.writer);
@@ -205,7 +207,7 @@ impl Site {
         let has_come = |request: &Request| {
             values.iter().any(|v| request.versions.contains(&(v.element, v.writer.clone())))
         };
-        self.fetching.end_those(id, has_come);
+        self.migration.fetching.end_those(id, has_come);
         if self.command(id, Command::Fetch { values }, now).is_ok() {
             self.offer_open(id, now);
         }

@@ -153,38 +153,38 @@ impl Outbox {
 impl Site {
     /// How many instances have a parcel on its way to each server; none where none has.
     pub fn parcels_waiting(&self) -> &BTreeMap<ServerId, usize> {
-        &self.outbox.waiting
+        &self.migration.outbox.waiting
     }
 
     /// Sends what an instance has to send and what is not on its way yet.
     pub(crate) fn dispatch(&mut self, id: InstanceId, now: Timestamp) {
-        let Some((_, state)) = self.instances.state(id) else { return };
+        let Some((_, state)) = self.cases.instances.state(id) else { return };
         let mut begun = Vec::new();
         for peer in state.peers() {
-            let on_its_way = self.outbox.flights.contains_key(&(id, peer.server));
+            let on_its_way = self.migration.outbox.flights.contains_key(&(id, peer.server));
             if let (Some(outgoing), false) = (peer.waiting.first(), on_its_way) {
                 begun.push((peer.server, outgoing.number));
             }
         }
         for (to, number) in begun {
-            self.outbox.begin(id, to, number, now);
+            self.migration.outbox.begin(id, to, number, now);
             self.offer(id, to, now);
         }
     }
 
     /// Takes up again what an earlier life was sending; it is offered with the next `Settle`.
     pub(crate) fn take_up(&mut self, id: InstanceId) {
-        let Some((_, state)) = self.instances.state(id) else { return };
+        let Some((_, state)) = self.cases.instances.state(id) else { return };
         for peer in state.peers() {
             if let Some(outgoing) = peer.waiting.first() {
-                self.outbox.begin(id, peer.server, outgoing.number, Timestamp::default());
+                self.migration.outbox.begin(id, peer.server, outgoing.number, Timestamp::default());
             }
         }
     }
 
     /// A server can be reached again, or cannot any more: what waits for it need not wait longer.
     pub(crate) fn link(&mut self, to: ServerId, is_up: bool, now: Timestamp) {
-        self.latest = now;
+        self.clock.latest = now;
         if self.knows_only_file() {
             // It is told again under the numbers that count, as soon as they are known.
             return if is_up {
@@ -194,12 +194,12 @@ impl Site {
         self.follow_link(to, is_up, now);
         self.planner_link(to, is_up, now);
         if !is_up {
-            self.outbox.down.insert(to);
+            self.migration.outbox.down.insert(to);
         } else {
-            self.outbox.down.remove(&to);
-            self.outbox.hurry(to, now);
-            self.fetching.hurry(now);
-            self.contents.hurry(now);
+            self.migration.outbox.down.remove(&to);
+            self.migration.outbox.hurry(to, now);
+            self.migration.fetching.hurry(now);
+            self.migration.contents.hurry(now);
             self.ask_catalog(to);
             self.ask_about_cases(to);
             if self.registrar() == Some(to) {
@@ -211,26 +211,26 @@ impl Site {
     /// Offers once more what has not been answered, a portion at a time.
     pub(crate) fn offer_again(&mut self, now: Timestamp) {
         for _ in 0..OFFERS_AT_ONCE {
-            let Some((id, to)) = self.outbox.take_due(now) else { return };
-            let can_wait = self.outbox.is_down(to) && self.redirection(id, to).is_none();
-            if self.instances.state(id).is_some() || can_wait {
+            let Some((id, to)) = self.migration.outbox.take_due(now) else { return };
+            let can_wait = self.migration.outbox.is_down(to) && self.redirection(id, to).is_none();
+            if self.cases.instances.state(id).is_some() || can_wait {
                 self.offer(id, to, now);
-            } else if self.instances.get(id).is_some() {
-                self.outbox.put_off(id, to, now);
-                self.outbox.unloaded.insert((id, to));
+            } else if self.cases.instances.get(id).is_some() {
+                self.migration.outbox.put_off(id, to, now);
+                self.migration.outbox.unloaded.insert((id, to));
                 self.ask_for(id.into(), false);
             } else {
                 // Ended or broken meanwhile.
-                self.outbox.end(id, to);
+                self.migration.outbox.end(id, to);
             }
         }
     }
 
     /// An instance is in memory again: what was to be offered of it is offered.
     pub(crate) fn offer_loaded(&mut self, id: InstanceId, now: Timestamp) {
-        let unloaded: Vec<_> = self.outbox.unloaded.range(to_any(id)).copied().collect();
+        let unloaded: Vec<_> = self.migration.outbox.unloaded.range(to_any(id)).copied().collect();
         for (id, to) in unloaded {
-            self.outbox.unloaded.remove(&(id, to));
+            self.migration.outbox.unloaded.remove(&(id, to));
             self.offer(id, to, now);
         }
     }
@@ -241,13 +241,15 @@ impl Site {
         if self.redirect(id, to, now) {
             return;
         }
-        self.outbox.put_off(id, to, now);
-        let Some(flight) = self.outbox.flights.get_mut(&(id, to)) else { return };
+        self.migration.outbox.put_off(id, to, now);
+        let Some(flight) = self.migration.outbox.flights.get_mut(&(id, to)) else { return };
         flight.last = None;
-        if self.outbox.down.contains(&to) {
+        if self.migration.outbox.down.contains(&to) {
             return;
         }
-        let Some(outgoing) = self.outgoing(id, to) else { return self.outbox.end(id, to) };
+        let Some(outgoing) = self.outgoing(id, to) else {
+            return self.migration.outbox.end(id, to);
+        };
         let asks = self.transfer_to(to) == Transfer::Requested;
         if self.sources(id, to, &outgoing.parcel).is_empty() {
             self.send_offer(id, to, Some(Vec::new()), false);
@@ -261,7 +263,7 @@ impl Site {
     /// The server of a domain that an instance belongs to, if that is not the one that something of
     /// it is on its way to.
     fn redirection(&self, id: InstanceId, to: ServerId) -> Option<ServerId> {
-        let Seat { topology, here } = self.seat.as_ref()?;
+        let Seat { topology, here } = self.cluster.seat.as_ref()?;
         let at = topology.server_in(topology.domain_of(to)?, id)?;
         (at != to && at != *here).then_some(at)
     }
@@ -273,7 +275,7 @@ impl Site {
         let command = Command::Redirect { from: to, to: other };
         let is_redirected = self.command(id, command, now).is_ok();
         if is_redirected {
-            self.outbox.end(id, to);
+            self.migration.outbox.end(id, to);
         }
         is_redirected
     }
@@ -281,7 +283,7 @@ impl Site {
     /// The topology has changed: what may go another way now, or to a server that is no longer
     /// locked, need not wait.
     pub(crate) fn hurry_redirected(&mut self, now: Timestamp) {
-        self.outbox.hurry_if(|_, _| true, now);
+        self.migration.outbox.hurry_if(|_, _| true, now);
     }
 
     /// Reads what of the history the receiver may lack.
@@ -295,7 +297,7 @@ impl Site {
 
     /// How much of the history a server is sure to know, from the beginning.
     fn told(&self, id: InstanceId, to: ServerId) -> Extent {
-        let told = self.instances.get(id).and_then(|slot| slot.told.get(&to));
+        let told = self.cases.instances.get(id).and_then(|slot| slot.told.get(&to));
         told.copied().unwrap_or_default()
     }
 
@@ -308,10 +310,10 @@ impl Site {
         now: Timestamp,
     ) {
         let ParcelId { instance: Instance(id), number } = parcel;
-        let Some(flight) = self.outbox.flights.get_mut(&(id, from)) else { return };
+        let Some(flight) = self.migration.outbox.flights.get_mut(&(id, from)) else { return };
         if flight.number == number {
             flight.last = Some(last);
-            self.outbox.hold(id, from, now);
+            self.migration.outbox.hold(id, from, now);
             self.read_entries(id, from, number);
         }
     }
@@ -324,12 +326,14 @@ impl Site {
         number: u32,
         (from, records): (u64, &[Vec<u8>]),
     ) {
-        let Some(flight) = self.outbox.flights.get(&(id, to)) else { return };
+        let Some(flight) = self.migration.outbox.flights.get(&(id, to)) else { return };
         if flight.number != number {
             // Read for an earlier parcel: what the present one is about may not be in it.
             return;
         }
-        let (Some(seat), Some((schema, state))) = (&self.seat, self.instances.state(id)) else {
+        let (Some(seat), Some((schema, state))) =
+            (&self.cluster.seat, self.cases.instances.state(id))
+        else {
             return;
         };
         let Some(outgoing) = self.outgoing(id, to) else { return };
@@ -356,25 +360,25 @@ impl Site {
         let is_part = fits < entries.len();
         if !is_part && flight.attempts <= 1 {
             let spared = before.entries + of.entries - entries.len() as u64;
-            self.outbox.sent.bytes_whole += before.bytes + of.bytes + state.file_bytes();
-            self.outbox.sent.entries_spared += spared;
+            self.migration.outbox.sent.bytes_whole += before.bytes + of.bytes + state.file_bytes();
+            self.migration.outbox.sent.entries_spared += spared;
         }
         if told.records == from
-            && let Some(slot) = self.instances.get_mut(id)
+            && let Some(slot) = self.cases.instances.get_mut(id)
         {
             slot.told.entry(to).or_default().add(known);
         }
         entries.truncate(fits);
-        self.outbox.sent.entries += entries.len() as u64;
+        self.migration.outbox.sent.entries += entries.len() as u64;
         self.send_offer(id, to, Some(entries), is_part);
     }
 
     /// The parcel is stored at the receiver: it is done with.
     pub(crate) fn taken(&mut self, from: ServerId, parcel: ParcelId, now: Timestamp) {
         let ParcelId { instance: Instance(id), number } = parcel;
-        let Some(flight) = self.outbox.flights.get(&(id, from)) else { return };
+        let Some(flight) = self.migration.outbox.flights.get(&(id, from)) else { return };
         if flight.number == number {
-            self.outbox.end(id, from);
+            self.migration.outbox.end(id, from);
             // A rejection says that it was noted before.
             drop(self.command(id, Command::Deliver { to: from, number }, now));
             self.dispatch(id, now);
@@ -389,21 +393,22 @@ impl Site {
         is_part: bool,
     ) {
         let Some(Outgoing { number, parcel }) = self.outgoing(id, to) else { return };
-        let Some(slot) = self.instances.get(id) else { return };
+        let Some(slot) = self.cases.instances.get(id) else { return };
         let (process, version) = (slot.schema.process.clone(), slot.schema.version);
         let id = ParcelId { instance: Instance(id), number };
-        let epoch = self.seat.as_ref().map(|seat| seat.topology.epoch).filter(|epoch| *epoch > 1);
+        let epoch =
+            self.cluster.seat.as_ref().map(|seat| seat.topology.epoch).filter(|epoch| *epoch > 1);
         let offer = Box::new(Offer { id, process, version, parcel, entries, is_part, epoch });
         self.out.push(Output::Send { to, message: Message::Offer(offer) });
     }
 
     fn outgoing(&self, id: InstanceId, to: ServerId) -> Option<Outgoing> {
-        let (_, state) = self.instances.state(id)?;
+        let (_, state) = self.cases.instances.state(id)?;
         state.peer(to)?.waiting.first().cloned()
     }
 
     fn transfer_to(&self, to: ServerId) -> Transfer {
-        self.seat.as_ref().map_or(Transfer::default(), |seat| seat.topology.transfer_to(to))
+        self.cluster.seat.as_ref().map_or(Transfer::default(), |seat| seat.topology.transfer_to(to))
     }
 
     /// The activities up to which the receiver must know the history.
@@ -414,7 +419,7 @@ impl Site {
             }
             Parcel::Order(_) => Vec::new(),
             // Where it was started the whole history comes together.
-            Parcel::Finished { .. } => match self.instances.state(id) {
+            Parcel::Finished { .. } => match self.cases.instances.state(id) {
                 Some((schema, state)) if state.started_elsewhere() == Some(to) => {
                     vec![Activity::once(schema.end())]
                 }

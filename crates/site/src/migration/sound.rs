@@ -18,19 +18,23 @@ impl Site {
     pub(crate) fn fits(&mut self, from: ServerId, id: InstanceId, message: &Message) -> bool {
         let fits = match message {
             Message::Offer(offer) => self.offer_fits(id, offer),
-            Message::Known { last, .. } => self.instances.state(id).is_none_or(|(schema, _)| {
-                last.iter().all(|activity| has_activity(schema, activity))
-            }),
+            Message::Known { last, .. } => {
+                self.cases.instances.state(id).is_none_or(|(schema, _)| {
+                    last.iter().all(|activity| has_activity(schema, activity))
+                })
+            }
             Message::Have { values, .. } => self
+                .cases
                 .instances
                 .state(id)
                 .is_none_or(|(schema, _)| values.iter().all(|value| has_value(schema, value))),
             Message::Want { values, .. } => self
+                .cases
                 .instances
                 .state(id)
                 .is_none_or(|(schema, _)| values.iter().all(|value| has_version(schema, value))),
             Message::Replanned { replanned, .. } => {
-                self.instances.state(id).is_none_or(|(schema, _)| {
+                self.cases.instances.state(id).is_none_or(|(schema, _)| {
                     let mut nodes = replanned.legs.iter().map(|leg| leg.node.0 as usize);
                     nodes.all(|node| node < schema.nodes.len())
                 })
@@ -64,7 +68,7 @@ impl Site {
 
     fn offer_fits(&self, id: InstanceId, offer: &Offer) -> bool {
         let named = self.schema_of(&offer.process, offer.version);
-        let schema = match (self.instances.state(id), &named) {
+        let schema = match (self.cases.instances.state(id), &named) {
             (Some((schema, _)), _) => {
                 if schema.process != offer.process || schema.version != offer.version {
                     return false;

@@ -78,7 +78,7 @@ impl Site {
 
     /// The executor a job is planned for, if it is known here.
     fn promised(&self, key: &JobKey) -> Option<(TaskId, ExecutorId, ServerId)> {
-        let (schema, state) = self.instances.state(key.instance)?;
+        let (schema, state) = self.cases.instances.state(key.instance)?;
         let leg = leg_of(schema, state, &key.activity)?;
         let planned = leg.planned.as_ref()?;
         match self.resource(&planned.by) {
@@ -100,7 +100,7 @@ impl Site {
         self.note_occupied(now);
         self.planning.planner.pass(now);
         let promised = self.promised(key).map(|(task, ..)| task);
-        let Some((schema, state)) = self.instances.state(key.instance) else { return false };
+        let Some((schema, state)) = self.cases.instances.state(key.instance) else { return false };
         let takes = self.takes(schema, state, key, (id, task));
         self.planning.planner.may_begin(promised, &resource, takes.work())
     }
@@ -179,7 +179,7 @@ impl Site {
     pub(crate) fn held_ms(&self, id: ExecutorId, key: Option<&JobKey>) -> i64 {
         let registry = &self.executors.registry;
         let known = key.and_then(|key| {
-            let (schema, state) = self.instances.state(key.instance)?;
+            let (schema, state) = self.cases.instances.state(key.instance)?;
             let kind = registry.kind(schema.node(key.activity.node).job()?)?;
             let Demanded { size, .. } = demanded(schema, state, &key.activity);
             let task = Task { kind, size, attempt: 0 };
@@ -199,7 +199,7 @@ impl Site {
 
     /// Brings the places of jobs that wait in line with their plans.
     pub(super) fn rank_jobs(&mut self, id: InstanceId) {
-        let Some((schema, state)) = self.instances.state(id) else { return };
+        let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let Some(deadline) = state.deadline() else { return };
         let mut anew = Vec::new();
         for leg in deadline.legs.iter().filter(|leg| (leg.node.0 as usize) < schema.nodes.len()) {
@@ -210,7 +210,7 @@ impl Site {
             if is_other {
                 let since = state.open_at(schema, leg.node).map(|open| open.since);
                 let Demanded { priority, .. } = demanded(schema, state, &key.activity);
-                anew.push((key, promised, (since.unwrap_or(self.latest), priority)));
+                anew.push((key, promised, (since.unwrap_or(self.clock.latest), priority)));
             }
         }
         for (key, promised, waited) in anew {

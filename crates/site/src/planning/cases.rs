@@ -175,7 +175,7 @@ impl Site {
     }
 
     fn can_be_replanned(&self, id: InstanceId, now: Timestamp) -> bool {
-        let Some((schema, state)) = self.instances.state(id) else { return false };
+        let Some((schema, state)) = self.cases.instances.state(id) else { return false };
         let is_here = state.started_elsewhere().is_none() && !state.lifecycle().has_ended();
         let deadline = state.deadline().filter(|it| !it.is_unpromised && it.at > now);
         // Where a loop goes round more often than planned, nobody knows what is still to come.
@@ -201,7 +201,7 @@ impl Site {
         let due = due.map(|(_, id)| *id);
         let mut urgent: Vec<(Timestamp, InstanceId)> = Vec::new();
         for id in due.collect::<Vec<_>>() {
-            let state = self.instances.state(id).and_then(|(_, state)| state.deadline());
+            let state = self.cases.instances.state(id).and_then(|(_, state)| state.deadline());
             match state.filter(|_| self.can_be_replanned(id, now)) {
                 Some(deadline) => urgent.push((deadline.at, id)),
                 None => drop(self.planning.anew.take(id)),
@@ -223,7 +223,7 @@ impl Site {
             return;
         }
         let Some(case) = self.planning.anew.take(id) else { return };
-        let Some((schema, state)) = self.instances.state(id) else { return };
+        let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let Some(deadline) = state.deadline() else { return };
         let (mut steps, mut wanted, is_begun) = self.remaining(id, (schema, state), now);
         if wanted.is_empty() {
@@ -252,7 +252,9 @@ impl Site {
         let held: Vec<(TaskId, ServerId)> =
             own.filter(|(task, _)| wanted.iter().any(|one| one.is(*task))).collect();
         let starter = History { schema, state: Some(state) }.starter();
-        let Some(schema) = self.instances.get(id).map(|slot| slot.schema.clone()) else { return };
+        let Some(schema) = self.cases.instances.get(id).map(|slot| slot.schema.clone()) else {
+            return;
+        };
         let purpose = Purpose::Running { reason: case.reason.clone(), is_one };
         let search = Search::new(steps, now, at);
         let mut admission = Admission::new(search, wanted, (schema, starter), priority, purpose);
@@ -267,7 +269,7 @@ impl Site {
 
     /// Nothing is left to be promised: a case that was not promised any more is.
     fn all_done(&mut self, id: InstanceId, now: Timestamp) {
-        let Some((schema, state)) = self.instances.state(id) else { return };
+        let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let Some(deadline) = state.deadline().filter(|it| !it.is_promised()) else { return };
         let done = deadline.legs.iter().filter(|leg| leg.planned.is_none());
         let done = done.map(|leg| Self::as_done(schema, state, leg, now)).collect();
@@ -284,7 +286,7 @@ impl Site {
         now: Timestamp,
     ) {
         let held = admission.held();
-        let Some((schema, state)) = self.instances.state(id) else {
+        let Some((schema, state)) = self.cases.instances.state(id) else {
             return self.release_all(held, now);
         };
         let Some(deadline) = state.deadline() else { return self.release_all(held, now) };
@@ -357,7 +359,7 @@ impl Site {
     fn reserved(&self, id: InstanceId, legs: &[Leg], now: Timestamp) -> Vec<(ServerId, Attempt)> {
         // Later than what was asked for before.
         let attempt = (self.planning.attempt + 1).max(now.0.unsigned_abs());
-        let Some(deadline) = self.instances.state(id).and_then(|(_, state)| state.deadline())
+        let Some(deadline) = self.cases.instances.state(id).and_then(|(_, state)| state.deadline())
         else {
             return Vec::new();
         };
@@ -399,9 +401,9 @@ impl Site {
         } else if self.planning.granted.contains_key(&id) {
             // It has not started yet: it is looked at anew then.
             if let Some(granted) = self.planning.granted.get_mut(&id) {
-                granted.until = self.latest;
+                granted.until = self.clock.latest;
             }
-        } else if self.unread.contains(&id) {
+        } else if self.cases.unread.contains(&id) {
             // It is told again.
         } else if self.is_planned_at(task.task, from) {
             let is_fault = match why {
@@ -451,9 +453,9 @@ impl Site {
             let id = it.task.instance;
             let is_coming = self.planning.granted.contains_key(&id)
                 || self.planning.admissions.contains_key(&id)
-                || self.unread.contains(&id)
+                || self.cases.unread.contains(&id)
                 // It is known, and its state not in memory just now.
-                || (self.instances.get(id).is_some() && self.instances.state(id).is_none());
+                || (self.cases.instances.get(id).is_some() && self.cases.instances.state(id).is_none());
             !is_coming && !self.is_planned_at(it.task, from)
         };
         let unwanted: Vec<Attempt> = held.iter().filter(is_unwanted).copied().collect();

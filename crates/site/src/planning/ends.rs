@@ -39,7 +39,7 @@ impl Site {
 
     /// An instance has just ended: counts where it was started whether its deadline was kept.
     pub(crate) fn count_end(&mut self, id: InstanceId) {
-        let Some(slot) = self.instances.get(id) else { return };
+        let Some(slot) = self.cases.instances.get(id) else { return };
         let Some(state) = slot.state.as_deref() else { return };
         if state.lifecycle() != Lifecycle::Completed || state.started_elsewhere().is_some() {
             return;
@@ -103,7 +103,7 @@ impl Site {
         let planner = planned.map(|planned| planned.planner);
         let executor = planned.and_then(|planned| planned.by.program().cloned());
         let domain =
-            self.seat.as_ref().zip(planner).and_then(|(seat, planner)| {
+            self.cluster.seat.as_ref().zip(planner).and_then(|(seat, planner)| {
                 seat.topology.domain(seat.topology.domain_of(planner)?)
             });
         Some(BrokenAt {
@@ -116,7 +116,7 @@ impl Site {
 
     /// A case is not promised any more, before it is late; each counts once.
     pub(super) fn count_revoked(&mut self, id: InstanceId, now: Timestamp) {
-        let deadline = self.instances.state(id).and_then(|(_, state)| state.deadline());
+        let deadline = self.cases.instances.state(id).and_then(|(_, state)| state.deadline());
         let is_before = |deadline: &Deadline| {
             let turned = deadline.turned.as_ref().filter(|_| !deadline.is_promised());
             turned.map_or(now, |turned| turned.at) <= deadline.at

@@ -50,7 +50,7 @@ impl Site {
 
     /// Another server tells who has claimed a step; answers whether that is news.
     pub(super) fn note_holder(&mut self, task: TaskId, holder: Option<AgentId>) -> bool {
-        let state = self.instances.state(task.instance);
+        let state = self.cases.instances.state(task.instance);
         let is_own = state.is_some_and(|(_, state)| state.started_elsewhere().is_none());
         is_own && self.planning.holders.note(task, holder)
     }
@@ -66,7 +66,7 @@ impl Site {
 
     /// Whether somebody has claimed a step who is away, and somebody else is to do it.
     pub(super) fn is_left_to_others(&self, id: InstanceId, leg: &Leg, now: Timestamp) -> bool {
-        let Some((schema, state)) = self.instances.state(id) else { return false };
+        let Some((schema, state)) = self.cases.instances.state(id) else { return false };
         let Some(holder) = claimed_by(schema, state, leg) else { return false };
         let by = leg.planned.as_ref().and_then(|planned| agent(&planned.by));
         by.as_ref() != Some(holder) && self.catalog.organisation().is_absent(holder, now)

@@ -38,12 +38,15 @@ impl Site {
             self.planning.records += 1;
             match Record::<PlanEvent>::from_bytes(bytes) {
                 Ok(Record { at, events }) => {
-                    self.latest = self.latest.max(at);
+                    self.clock.latest = self.clock.latest.max(at);
                     events.into_iter().for_each(|event| self.planning.ledger.fold(event, at));
                 }
                 Err(unreadable) => {
                     let number = self.planning.records;
-                    self.faults.push(format!("record {number} of the plans: {unreadable}"));
+                    self.catalog
+                        .log
+                        .faults
+                        .push(format!("record {number} of the plans: {unreadable}"));
                 }
             }
         }
@@ -83,7 +86,8 @@ impl Site {
     /// Gives back what was reserved here for instances of this server that did not start before it went down.
     pub(super) fn drop_unstarted(&mut self, now: Timestamp) {
         let here = self.server_here();
-        let is_known = |id| self.instances.get(id).is_some() || self.unread.contains(&id);
+        let is_known =
+            |id| self.cases.instances.get(id).is_some() || self.cases.unread.contains(&id);
         let own = self.planning.ledger.held().filter(|it| it.asker == here);
         let unstarted = own.filter(|it| !is_known(it.task.instance));
         for task in unstarted.map(|it| task_id(it.task)).collect::<Vec<_>>() {
@@ -117,7 +121,7 @@ impl Site {
         for change in &changes {
             if let Change::Ended(id) = change {
                 self.executors.given.touch(id.instance);
-                if self.instances.get(id.instance).is_none() {
+                if self.cases.instances.get(id.instance).is_none() {
                     self.planning.word.forget(*id);
                 }
             }
@@ -175,7 +179,7 @@ impl Site {
     /// A promised step has taken so long: the next is planned by that.
     pub(crate) fn took(&mut self, task: TaskKey, took_ms: Option<u64>, now: Timestamp) {
         let Some(ms) = took_ms else { return };
-        let Some(slot) = self.instances.get(task.instance) else { return };
+        let Some(slot) = self.cases.instances.get(task.instance) else { return };
         let process = slot.schema.process.clone();
         let Some(node) = slot.schema.nodes.get(task.node.0 as usize) else { return };
         let step = node.name.clone();

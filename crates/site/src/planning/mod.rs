@@ -148,7 +148,7 @@ impl Site {
 
     /// This server's number; of one that is alone any will do.
     pub(crate) fn server_here(&self) -> ServerId {
-        self.seat.as_ref().map_or(ServerId(0), |seat| seat.here)
+        self.cluster.seat.as_ref().map_or(ServerId(0), |seat| seat.here)
     }
 
     /// Puts what was stored into the plans.
@@ -184,10 +184,10 @@ impl Site {
     /// When something in planning is due.
     pub(crate) fn next_plan(&self) -> Option<Timestamp> {
         let planning = &self.planning;
-        let asleep = planning.is_asleep().then_some(self.latest);
+        let asleep = planning.is_asleep().then_some(self.clock.latest);
         let asked = planning.admissions.values().filter_map(Admission::next_due).min();
         let granted = planning.granted.values().map(|granted| granted.until).min();
-        let displaced = (!planning.displaced.is_empty()).then_some(self.latest);
+        let displaced = (!planning.displaced.is_empty()).then_some(self.clock.latest);
         let due = [asleep, asked, granted, displaced, self.next_planner(), self.next_replanning()];
         let told = [self.next_update(), self.next_word(), planning.reach.next_due()];
         due.into_iter().chain(told).flatten().min()

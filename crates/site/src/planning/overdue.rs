@@ -27,7 +27,7 @@ impl Site {
             return;
         }
         for _ in 0..LOOKED_AT_ONCE {
-            let next = self.instances.next_alarm().filter(|(at, _)| *at <= now);
+            let next = self.cases.instances.next_alarm().filter(|(at, _)| *at <= now);
             let Some((_, id)) = next.filter(|_| !self.entailed.is_enough()) else { return };
             self.look_at_deadline(id, now);
         }
@@ -35,7 +35,7 @@ impl Site {
 
     /// When a deadline has to be looked at.
     pub(crate) fn next_alarm(&self) -> Option<Timestamp> {
-        let (at, _) = self.instances.next_alarm()?;
+        let (at, _) = self.cases.instances.next_alarm()?;
         Some(at.max(self.judges_from()))
     }
 
@@ -46,7 +46,7 @@ impl Site {
 
     /// What was told of a deadline may not have been told to all before the server went down.
     pub(crate) fn recall_deadline(&mut self, id: InstanceId) {
-        let deadline = self.instances.state(id).and_then(|(_, state)| state.deadline());
+        let deadline = self.cases.instances.state(id).and_then(|(_, state)| state.deadline());
         if deadline.is_some_and(|deadline| deadline.passed.is_some()) {
             self.note_deadline(id);
         }
@@ -54,7 +54,7 @@ impl Site {
 
     /// What is done after the deadline is done after it has passed, also if nobody has looked at it yet.
     pub(crate) fn pass_before(&mut self, id: InstanceId, commands: &[Command], now: Timestamp) {
-        let Some((_, state)) = self.instances.state(id) else { return };
+        let Some((_, state)) = self.cases.instances.state(id) else { return };
         let is_own = !state.lifecycle().has_ended() && state.started_elsewhere().is_none();
         let has_passed = |deadline: &Deadline| now > deadline.at && !deadline.is_late();
         if is_own && state.deadline().is_some_and(has_passed) && commands.iter().any(is_work) {
@@ -63,7 +63,7 @@ impl Site {
     }
 
     fn look_at_deadline(&mut self, id: InstanceId, now: Timestamp) {
-        let Some(slot) = self.instances.get_mut(id) else { return };
+        let Some(slot) = self.cases.instances.get_mut(id) else { return };
         let Some(due) = slot.due.as_deref().copied() else { return };
         let has_passed = now > due.at;
         let tells = self.config.mail.is_some();
@@ -73,7 +73,7 @@ impl Site {
                 self.ask_for(id.into(), false);
             } else {
                 slot.alarm.in_danger = due.danger;
-                self.instances.set_alarm(id);
+                self.cases.instances.set_alarm(id);
             }
             return;
         };
@@ -90,14 +90,14 @@ impl Site {
     }
 
     fn put_alarm_off(&mut self, id: InstanceId, until: Option<Timestamp>) {
-        if let Some(slot) = self.instances.get_mut(id) {
+        if let Some(slot) = self.cases.instances.get_mut(id) {
             slot.alarm.put_off = until;
-            self.instances.set_alarm(id);
+            self.cases.instances.set_alarm(id);
         }
     }
 
     fn pass_deadline(&mut self, id: InstanceId, now: Timestamp) {
-        let Some((schema, state)) = self.instances.state(id) else { return };
+        let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let Some(deadline) = state.deadline() else { return };
         let (at, is_first) = (deadline.at, deadline.passed.is_none());
         let then = then(schema.late, deadline);
@@ -141,7 +141,7 @@ impl Site {
 
     /// There is more time: what nobody promises any more is tried again, and what is promised gets new dates.
     fn try_extended(&mut self, id: InstanceId, now: Timestamp) {
-        let deadline = self.instances.state(id).and_then(|(_, state)| state.deadline());
+        let deadline = self.cases.instances.state(id).and_then(|(_, state)| state.deadline());
         let Some(deadline) = deadline.filter(|deadline| !deadline.is_unpromised) else { return };
         match deadline.is_promised() {
             true => self.replan_extended(id, now),

@@ -104,7 +104,8 @@ impl Site {
 
     /// All servers that can be reached.
     pub(super) fn all_planners(&self) -> BTreeMap<ServerId, Vec<Candidate>> {
-        let known = self.seat.iter().flat_map(|seat| seat.topology.numbered()).map(|(id, _)| id);
+        let known =
+            self.cluster.seat.iter().flat_map(|seat| seat.topology.numbered()).map(|(id, _)| id);
         let all = known.chain([self.server_here()]);
         let heard = all.filter(|server| !self.planning.reach.is_lost(*server));
         heard.map(|server| (server, Vec::new())).collect()
@@ -115,7 +116,7 @@ impl Site {
         let reach = &self.planning.reach;
         let lost = planners.iter().find(|planner| reach.is_lost(**planner))?;
         let is_alone = planners.iter().all(|planner| reach.is_lost(*planner));
-        let server = self.seat.as_ref()?.topology.server(*lost)?;
+        let server = self.cluster.seat.as_ref()?.topology.server(*lost)?;
         is_alone.then(|| server.name.clone())
     }
 }

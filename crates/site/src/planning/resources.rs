@@ -50,7 +50,7 @@ impl Site {
     /// first domain. The workers that ask here are planned here: no server knows all workers, and one that asks several
     /// servers is planned by each of them. So what workers promise is best effort.
     pub(crate) fn planner_of(&self, resource: &ResourceId) -> ServerId {
-        let Some(seat) = &self.seat else { return ServerId(0) };
+        let Some(seat) = &self.cluster.seat else { return ServerId(0) };
         if let ResourceId::Workers(_) = resource {
             return seat.here;
         }

@@ -241,7 +241,7 @@ impl Site {
         let is_asked = holds || !watch.askers.is_empty() || !self.planning.stages.is_empty();
         let compared = is_asked.then(|| watch.compared + COMPARED);
         let watched = watched.into_iter().chain(compared).min();
-        let back = (!watch.back.is_empty()).then_some(self.latest);
+        let back = (!watch.back.is_empty()).then_some(self.clock.latest);
         let due = [watched, self.planning.planner.next_due(), back].into_iter().flatten().min();
         [due.map(|due| due.max(watch.judges_from)), watch.moves_at].into_iter().flatten().min()
     }
@@ -317,7 +317,7 @@ impl Site {
 
     /// People and executors may be planned elsewhere since the topology or the executors have changed.
     fn follow_homes(&mut self, now: Timestamp) {
-        let epoch = self.seat.as_ref().map_or(0, |seat| seat.topology.epoch);
+        let epoch = self.cluster.seat.as_ref().map_or(0, |seat| seat.topology.epoch);
         let seen = (epoch, self.executors.registry.revision());
         let watch = &mut self.planning.watch;
         if std::mem::replace(&mut watch.homes, seen) != seen {

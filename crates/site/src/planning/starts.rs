@@ -298,7 +298,7 @@ impl Site {
     /// due is done.
     pub(crate) fn give_granted_up(&mut self, request: RequestId) {
         let own = self.planning.granted.values_mut().filter(|granted| granted.request == request);
-        own.for_each(|granted| granted.until = self.latest);
+        own.for_each(|granted| granted.until = self.clock.latest);
     }
 
     /// Gives promises back for starts that did not come. Those that were displaced for them are tried again.

@@ -81,7 +81,7 @@ impl Site {
             self.follow_performer(id, now);
         }
         self.rank_jobs(id);
-        if self.instances.get(id).is_none_or(|slot| slot.has_ended()) {
+        if self.cases.instances.get(id).is_none_or(|slot| slot.has_ended()) {
             self.forget_case(id, now);
             self.planning.forget(id);
             self.mailings.forget(id);
@@ -90,7 +90,7 @@ impl Site {
 
     /// What has changed in the steps of an instance that are planned; `None` if it has no deadline.
     fn plan_news(&self, id: InstanceId, now: Timestamp) -> Option<Moved> {
-        let (schema, state) = self.instances.state(id)?;
+        let (schema, state) = self.cases.instances.state(id)?;
         let deadline = state.deadline()?;
         let starter = state.started_elsewhere();
         let (mut told, mut left) = (Vec::new(), Vec::new());
@@ -145,7 +145,7 @@ impl Site {
 
     /// Takes in what was promised for an instance before the server went down.
     pub(crate) fn expect_promises(&mut self, id: InstanceId) {
-        let Some((schema, state)) = self.instances.state(id) else { return };
+        let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let Some(deadline) = state.deadline() else { return };
         self.planning.word.recover(id);
         if state.started_elsewhere().is_some() {
@@ -166,7 +166,7 @@ impl Site {
         let here = self.server_here();
         let planners = stages.iter().filter_map(|(_, told)| told.planner);
         for planner in planners.filter(|planner| *planner != here) {
-            self.planning.reach.needs(planner, self.latest);
+            self.planning.reach.needs(planner, self.clock.latest);
         }
         self.planning.stages.extend(stages);
         if is_revoked {
@@ -180,7 +180,7 @@ impl Site {
 
     /// Somebody has been given a job: if it was promised, they work on it now.
     pub(crate) fn begin_promised(&mut self, job: &JobKey, now: Timestamp) {
-        let Some((schema, state)) = self.instances.state(job.instance) else { return };
+        let Some((schema, state)) = self.cases.instances.state(job.instance) else { return };
         let Some(leg) = leg_of(schema, state, &job.activity) else { return };
         let Some(planner) = leg.planned.as_ref().map(|planned| planned.planner) else { return };
         let (task, starter) = (task_of(job.instance, leg), state.started_elsewhere());
@@ -193,7 +193,7 @@ impl Site {
 
     /// A loop goes round once more than was planned: what follows is not promised any more, and that is told.
     fn goes_round(&mut self, task: TaskId, now: Timestamp) {
-        let Some((schema, state)) = self.instances.state(task.instance) else { return };
+        let Some((schema, state)) = self.cases.instances.state(task.instance) else { return };
         let Some(deadline) = state.deadline().filter(|deadline| deadline.is_promised()) else {
             return;
         };
@@ -250,7 +250,7 @@ impl Site {
     }
 
     pub(super) fn is_promised(&self, id: InstanceId) -> bool {
-        let deadline = self.instances.state(id).and_then(|(_, state)| state.deadline());
+        let deadline = self.cases.instances.state(id).and_then(|(_, state)| state.deadline());
         deadline.is_none_or(Deadline::is_promised)
     }
 
@@ -274,11 +274,11 @@ impl Site {
 
     /// Those who follow a list see for whom its items are planned now.
     pub(super) fn show_plan(&mut self, id: InstanceId, legs: &[Leg]) {
-        let Some((schema, state)) = self.instances.state(id) else { return };
+        let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let known = legs.iter().filter(|leg| (leg.node.0 as usize) < schema.nodes.len());
         let items: Vec<Activity> = known.map(|leg| state.activity(schema, leg.node)).collect();
         for activity in items {
-            self.worklists.touch(&ItemKey { instance: id, activity });
+            self.work.worklists.touch(&ItemKey { instance: id, activity });
         }
     }
 }

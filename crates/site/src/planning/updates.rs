@@ -124,7 +124,7 @@ impl Site {
         (number, from): (u64, Option<ServerId>),
         now: Timestamp,
     ) {
-        let Some((_, state)) = self.instances.state(id) else { return };
+        let Some((_, state)) = self.cases.instances.state(id) else { return };
         let peers = state.peers().iter().map(|peer| peer.server).filter(|to| Some(*to) != from);
         for to in peers.collect::<Vec<_>>() {
             self.planning.updates.add(id, to, replanned, number, now);
@@ -166,7 +166,7 @@ impl Site {
         (replanned, number): (Replanned, u64),
         now: Timestamp,
     ) {
-        let Some((_, state)) = self.instances.state(id) else { return };
+        let Some((_, state)) = self.cases.instances.state(id) else { return };
         let is_elsewhere = state.started_elsewhere().is_some();
         if let Some(deadline) = state.deadline().filter(|_| is_elsewhere) {
             let legs = self.planning.updates.news(id, number, replanned.legs);

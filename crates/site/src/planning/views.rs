@@ -77,7 +77,7 @@ impl Site {
         self.wake_planner(now);
         self.prepare(&resource, now);
         self.note_occupied(now);
-        let instances = &self.instances;
+        let instances = &self.cases.instances;
         let planner = &mut self.planning.planner;
         planner.pass(now);
         // What goes on after the night is shown as it is worked on, day by day.

@@ -109,7 +109,7 @@ impl Site {
     ) -> Result<BTreeMap<ServerId, Vec<Candidate>>, String> {
         let Admission { schema, wanted, .. } = admission;
         let node = schema.node(wanted[step].node);
-        let all = match (&admission.purpose, self.instances.state(id)) {
+        let all = match (&admission.purpose, self.cases.instances.state(id)) {
             (Purpose::Running { .. }, Some((schema, state))) => {
                 let round = wanted[step].iteration.number();
                 let mut legs = state.deadline().into_iter().flat_map(|deadline| &deadline.legs);
@@ -168,7 +168,7 @@ impl Site {
         if self.registered_for(job).next().is_some() {
             return self.executors_doing(job).map(Candidate::at_any_time).collect();
         }
-        let is_seen = self.executors.seen.count(job, self.latest) > 0;
+        let is_seen = self.executors.seen.count(job, self.clock.latest) > 0;
         let workers = is_seen.then(|| ResourceId::Workers(job.clone()));
         workers.map(Candidate::at_any_time).into_iter().collect()
     }
@@ -190,7 +190,7 @@ impl Site {
 
     fn is_failing(&self, executor: ExecutorId, kind: KindId) -> bool {
         let failed_at = self.executors.book.failed_at(executor, kind);
-        failed_at.is_some_and(|at| self.latest.since(at) < FAILING)
+        failed_at.is_some_and(|at| self.clock.latest.since(at) < FAILING)
     }
 
     /// Why nobody can be asked to promise a step.
@@ -314,7 +314,7 @@ impl Site {
 
     /// What is planned for a step of an instance of this server.
     pub(super) fn promised_leg(&self, id: TaskId) -> Option<(&Schema, &State, &Leg)> {
-        let (schema, state) = self.instances.state(id.instance)?;
+        let (schema, state) = self.cases.instances.state(id.instance)?;
         let deadline = state.deadline().filter(|_| state.started_elsewhere().is_none())?;
         let mut legs = deadline.legs.iter();
         let leg = legs.find(|leg| (leg.node, leg.round) == (NodeId(id.step), id.round))?;

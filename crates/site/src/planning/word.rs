@@ -169,7 +169,7 @@ impl Site {
     /// When something is resent.
     pub(super) fn next_word(&self) -> Option<Timestamp> {
         let Word { line, recovered, .. } = &self.planning.word;
-        let recovered = (!recovered.is_empty()).then_some(self.latest);
+        let recovered = (!recovered.is_empty()).then_some(self.clock.latest);
         line.first().map(|(due, ..)| *due).into_iter().chain(recovered).min()
     }
 
@@ -179,7 +179,7 @@ impl Site {
             return;
         };
         // The instance is not read yet: without an acknowledgement this is resent.
-        if self.unread.contains(&task.instance) {
+        if self.cases.unread.contains(&task.instance) {
             return;
         }
         let since = Timestamp(now.0.saturating_sub_unsigned(ago_ms));
@@ -195,7 +195,7 @@ impl Site {
             self.tell_step(task_id(task), news, [planner, None], now);
             self.follow_holder(task_id(task), has_changed, now);
         }
-        if self.instances.get(task.instance).is_none() && !self.planning.ledger.holds(task) {
+        if self.cases.instances.get(task.instance).is_none() && !self.planning.ledger.holds(task) {
             self.planning.word.forget(task_id(task));
         }
         // Others of before say it once, and wait for no answer.
@@ -214,7 +214,7 @@ impl Site {
 
     /// The planner of a step of an instance that was started here.
     fn planner_now(&self, task: TaskKey) -> Option<ServerId> {
-        let (_, state) = self.instances.state(task.instance)?;
+        let (_, state) = self.cases.instances.state(task.instance)?;
         let deadline = state.deadline().filter(|_| state.started_elsewhere().is_none())?;
         let mut legs = deadline.legs.iter();
         let leg = legs.find(|leg| (leg.node, leg.round) == (task.node, task.round))?;
@@ -226,7 +226,7 @@ impl Site {
         let is_begun = |told: &Told| told.stage == Stage::Begun || told.holder.is_some();
         let begun = self.planning.stages.iter().filter(|(_, told)| is_begun(told));
         let is_starter = |id: InstanceId| {
-            let starter = self.instances.state(id).and_then(|(_, it)| it.started_elsewhere());
+            let starter = self.cases.instances.state(id).and_then(|(_, it)| it.started_elsewhere());
             starter == Some(server)
         };
         let own =
@@ -255,7 +255,7 @@ impl Site {
 
     /// Somebody may have left a step just before the restart.
     fn say_waiting(&mut self, id: InstanceId, now: Timestamp) {
-        let Some((schema, state)) = self.instances.state(id) else { return };
+        let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let Some(deadline) = state.deadline() else { return };
         let starter = state.started_elsewhere();
         let waiting = deadline.legs.iter().filter(|leg| {

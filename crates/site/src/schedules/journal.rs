@@ -32,7 +32,7 @@ impl Site {
             *message = shortened(message);
         }
         // One that is under way while the stream is read is asked for again.
-        if !self.loads.contains(&StreamId::SCHEDULES) && self.schedules.book.note(&event) {
+        if !self.cases.loads.contains(&StreamId::SCHEDULES) && self.schedules.book.note(&event) {
             self.keep(vec![event], now);
         }
         Ok(Answer::Done)
@@ -86,7 +86,7 @@ impl Site {
     }
 
     fn recall_record(&mut self, Record { at, events }: &Record<ScheduleEvent>) {
-        self.latest = self.latest.max(*at);
+        self.clock.latest = self.clock.latest.max(*at);
         self.schedules.recorded_at = self.schedules.recorded_at.max(*at);
         self.schedules.note_all(events);
     }

@@ -125,8 +125,10 @@ impl Site {
 
     /// Whether this server starts what is due: one does, and when it knows what it has started before.
     fn starts_schedules(&self) -> bool {
-        let has_joined = self.config.member.is_none() || self.seat.is_some();
-        has_joined && self.require_registrar().is_ok() && !self.loads.contains(&StreamId::SCHEDULES)
+        let has_joined = self.config.member.is_none() || self.cluster.seat.is_some();
+        has_joined
+            && self.require_registrar().is_ok()
+            && !self.cases.loads.contains(&StreamId::SCHEDULES)
     }
 
     /// One that was put, here or elsewhere.

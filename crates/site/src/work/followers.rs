@@ -14,7 +14,7 @@ use legwork_org::{Cursor, Delta};
 use crate::Site;
 use crate::message::{Follow, Item, Items, Mark, Message};
 use crate::output::Output;
-use crate::work::{info, public_name};
+use crate::work::items::{info, public_name};
 
 /// How many items, and how many removals, go with one message.
 const PAGE: usize = 200;
@@ -150,17 +150,17 @@ impl Followers {
 impl Site {
     /// Another server asks to be told what there is to do for a person.
     pub(crate) fn followed(&mut self, from: ServerId, follow: Follow, now: Timestamp) {
-        self.followers.begin(from, follow, now);
+        self.work.followers.begin(from, follow, now);
     }
 
     /// Answers those who have asked, and tells the others what has changed for one of these, or
     /// (`None`) perhaps for anybody.
     pub(crate) fn tell_followers(&mut self, concerned: Option<&[AgentId]>, now: Timestamp) {
-        self.followers.expire(now);
-        let owed = std::mem::take(&mut self.followers.owed);
+        self.work.followers.expire(now);
+        let owed = std::mem::take(&mut self.work.followers.owed);
         let changed = match concerned {
-            Some(agents) => self.followers.concerned(agents),
-            None => self.followers.follows.keys().cloned().collect(),
+            Some(agents) => self.work.followers.concerned(agents),
+            None => self.work.followers.follows.keys().cloned().collect(),
         };
         for key in &owed {
             self.tell_follower(key, true, now);
@@ -171,14 +171,14 @@ impl Site {
     }
 
     fn tell_follower(&mut self, key: &(AgentId, ServerId), is_owed: bool, now: Timestamp) {
-        let Some(follower) = self.followers.follows.get_mut(key) else { return };
+        let Some(follower) = self.work.followers.follows.get_mut(key) else { return };
         if follower.has_more && !is_owed {
             return;
         }
         let (agent, to) = key;
         let org = self.catalog.organisation();
         let Delta { cursor, reset, items, removed, more } =
-            self.worklists.list(org, agent, now, follower.read, PAGE);
+            self.work.worklists.list(org, agent, now, follower.read, PAGE);
         let stands_in_for = org.may_stand_in_for(agent, now);
         follower.read = Some(cursor);
         follower.has_more = more;
@@ -191,7 +191,10 @@ impl Site {
                 after: follower.told.filter(|_| !reset).map(Mark::from),
                 cursor: cursor.into(),
                 more,
-                items: items.iter().map(|view| Item::from(info(view, &self.instances))).collect(),
+                items: items
+                    .iter()
+                    .map(|view| Item::from(info(view, &self.cases.instances)))
+                    .collect(),
                 removed: removed
                     .iter()
                     .map(|gone| public_name(&gone.schema, &gone.key).into())
@@ -201,7 +204,7 @@ impl Site {
             follower.told = Some(cursor);
             self.out.push(Output::Send { to: *to, message: Message::Items(Box::new(items)) });
         }
-        self.followers.see(agent, stands_in_for);
+        self.work.followers.see(agent, stands_in_for);
     }
 }
 

@@ -245,14 +245,14 @@ impl Part {
 impl Site {
     /// The other servers there are.
     pub(crate) fn other_servers(&self) -> impl Iterator<Item = ServerId> {
-        self.seat.iter().flat_map(|seat| {
+        self.cluster.seat.iter().flat_map(|seat| {
             seat.topology.numbered().map(|(id, _)| id).filter(|id| *id != seat.here)
         })
     }
 
     /// The server that has an item on the merged list of a person.
     pub(crate) fn remote_item(&self, agent: &AgentId, activity: &ActivityId) -> Option<ServerId> {
-        self.following.person(agent)?.elsewhere.server_of(activity)
+        self.work.following.person(agent)?.elsewhere.server_of(activity)
     }
 
     /// Lets the first who asks for a list wait until the other servers have told what they have.
@@ -265,7 +265,7 @@ impl Site {
     ) -> Option<Worklist> {
         self.make_room(&worklist.agent);
         let has_room = self.waiting.len() < self.config.waiting_max;
-        let person = self.following.attend(&worklist.agent, now);
+        let person = self.work.following.attend(&worklist.agent, now);
         if person.is_gathered() || person.gathering_until <= now || !has_room {
             return Some(worklist);
         }
@@ -280,11 +280,11 @@ impl Site {
     /// Asks whoever is to be asked, and answers those who have waited for it.
     pub(crate) fn follow_on(&mut self, now: Timestamp) {
         while let Some((_, agent)) =
-            self.following.due.first().filter(|(due, _)| *due <= now).cloned()
+            self.work.following.due.first().filter(|(due, _)| *due <= now).cloned()
         {
             self.follow_person(&agent, now);
         }
-        for id in std::mem::take(&mut self.following.gathered) {
+        for id in std::mem::take(&mut self.work.following.gathered) {
             if let Some(Waiting::Gathering(worklist)) = self.waiting.take(id) {
                 self.worklist_or_wait(id, worklist, now);
             }
@@ -295,7 +295,7 @@ impl Site {
     fn follow_person(&mut self, agent: &AgentId, now: Timestamp) {
         let others: BTreeSet<ServerId> = self.other_servers().collect();
         let is_awaited = self.waiting.is_watched(agent);
-        let Some(person) = self.following.people.get_mut(agent) else { return };
+        let Some(person) = self.work.following.people.get_mut(agent) else { return };
         if is_awaited || !person.waiting.is_empty() {
             person.asked_at = now;
         } else if person.asked_at.plus(LAPSE) <= now {
@@ -316,27 +316,27 @@ impl Site {
             if part.is_cut && person.elsewhere.len_at(server) < PART_ITEMS_MAX {
                 (part.is_cut, part.cursor) = (false, None);
             }
-            let (question, since) = part.ask(&mut self.following.question, now);
+            let (question, since) = part.ask(&mut self.work.following.question, now);
             if part.attempts >= ATTEMPTS_MAX {
-                self.following.down.entry(server).or_insert(part.silent_since);
+                self.work.following.down.entry(server).or_insert(part.silent_since);
             }
-            if let Some(&down_since) = self.following.down.get(&server) {
+            if let Some(&down_since) = self.work.following.down.get(&server) {
                 person.elsewhere.mark(server, Some(down_since));
             }
             let seconds = LAPSE.as_secs() as u32;
             let follow = Follow { agent: agent.clone(), question, since, seconds };
             self.out.push(Output::Send { to: server, message: Message::Follow(follow) });
         }
-        self.following.note(agent, revision);
+        self.work.following.note(agent, revision);
     }
 
     /// Another server tells of a person's items.
     pub(crate) fn items_told(&mut self, from: ServerId, items: Items, now: Timestamp) {
         let agent = items.agent.clone();
-        if self.following.down.contains_key(&from) {
+        if self.work.following.down.contains_key(&from) {
             self.follow_link(from, true, now);
         }
-        let Some(person) = self.following.people.get_mut(&agent) else { return };
+        let Some(person) = self.work.following.people.get_mut(&agent) else { return };
         let Some(part) = person.parts.get_mut(&from) else { return };
         let revision = person.elsewhere.revision();
         if part.accept(&items, now) {
@@ -346,19 +346,19 @@ impl Site {
             }
             take_in(part, &mut person.elsewhere, from, items);
         }
-        self.following.note(&agent, revision);
+        self.work.following.note(&agent, revision);
     }
 
     /// A server can be reached again, or cannot any more.
     pub(crate) fn follow_link(&mut self, to: ServerId, is_up: bool, now: Timestamp) {
         if is_up {
-            self.following.down.remove(&to);
+            self.work.following.down.remove(&to);
         } else {
-            self.following.down.entry(to).or_insert(now);
+            self.work.following.down.entry(to).or_insert(now);
         }
-        let agents: Vec<AgentId> = self.following.people.keys().cloned().collect();
+        let agents: Vec<AgentId> = self.work.following.people.keys().cloned().collect();
         for agent in agents {
-            let Some(person) = self.following.people.get_mut(&agent) else { continue };
+            let Some(person) = self.work.following.people.get_mut(&agent) else { continue };
             let Some(part) = person.parts.get_mut(&to) else { continue };
             let revision = person.elsewhere.revision();
             if is_up {
@@ -367,12 +367,12 @@ impl Site {
             } else {
                 person.elsewhere.mark(to, Some(now));
             }
-            self.following.note(&agent, revision);
+            self.work.following.note(&agent, revision);
         }
     }
 
     fn make_room(&mut self, agent: &AgentId) {
-        let people = &self.following.people;
+        let people = &self.work.following.people;
         if people.len() >= PEOPLE_MAX && !people.contains_key(agent) {
             self.drop_unasked(|_| true);
         }
@@ -380,9 +380,9 @@ impl Site {
 
     /// Drops lists as long as there are too many items, but not the only list there is.
     fn bound_items(&mut self) {
-        let mut is_over = std::mem::take(&mut self.following.has_grown);
+        let mut is_over = std::mem::take(&mut self.work.following.has_grown);
         while is_over {
-            let all = self.following.items;
+            let all = self.work.following.items;
             is_over = all > self.config.followed_items_max
                 && self.drop_unasked(|person| person.items > 0 && person.items < all);
         }
@@ -390,7 +390,7 @@ impl Site {
 
     /// Drops the list that was not asked for longest, of those for which no request waits.
     fn drop_unasked(&mut self, counts: impl Fn(&Person) -> bool) -> bool {
-        let unasked = self.following.people.iter().filter(|(agent, person)| {
+        let unasked = self.work.following.people.iter().filter(|(agent, person)| {
             let is_awaited = !person.waiting.is_empty() || self.waiting.is_watched(agent);
             !is_awaited && counts(person)
         });
@@ -401,7 +401,7 @@ impl Site {
     }
 
     fn unfollow(&mut self, agent: &AgentId) {
-        let Some(person) = self.following.drop_person(agent) else { return };
+        let Some(person) = self.work.following.drop_person(agent) else { return };
         if !person.is_dormant {
             self.end_follows(agent, person.parts.into_keys().collect());
         }
@@ -409,17 +409,17 @@ impl Site {
 
     /// Nobody has asked for long: the others need not tell any more.
     fn fall_asleep(&mut self, agent: &AgentId) {
-        let Some(person) = self.following.people.get_mut(agent) else { return };
+        let Some(person) = self.work.following.people.get_mut(agent) else { return };
         person.is_dormant = true;
         let (due, servers) = (person.due, person.parts.keys().copied().collect());
-        self.following.due.remove(&(due, agent.clone()));
+        self.work.following.due.remove(&(due, agent.clone()));
         self.end_follows(agent, servers);
     }
 
     fn end_follows(&mut self, agent: &AgentId, servers: Vec<ServerId>) {
         for server in servers {
-            self.following.question += 1;
-            let question = self.following.question;
+            self.work.following.question += 1;
+            let question = self.work.following.question;
             let follow = Follow { agent: agent.clone(), question, since: None, seconds: 0 };
             self.out.push(Output::Send { to: server, message: Message::Follow(follow) });
         }

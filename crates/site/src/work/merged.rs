@@ -12,7 +12,7 @@ use crate::Site;
 use crate::answer::{Answer, ItemInfo, Unreachable, WorklistView};
 use crate::message;
 use crate::refusal::Refusal;
-use crate::work::{bad_cursor, info, public_name};
+use crate::work::items::{bad_cursor, info, public_name};
 
 impl Site {
     /// Whose list at all servers is read, if there are others.
@@ -21,8 +21,8 @@ impl Site {
         agent: &'a AgentId,
         now: Timestamp,
     ) -> Option<MergedRead<'a, message::Item>> {
-        let here = self.seat.as_ref()?.here;
-        let elsewhere = &self.following.person(agent)?.elsewhere;
+        let here = self.cluster.seat.as_ref()?.here;
+        let elsewhere = &self.work.following.person(agent)?.elsewhere;
         let organisation = self.catalog.organisation();
         Some(MergedRead { organisation, agent, now, here, elsewhere })
     }
@@ -41,12 +41,13 @@ impl Site {
             Some((Err(_), _)) => return Err(bad_cursor()),
         };
         let MergedDelta { cursor, reset, items, removed, removed_there, more } =
-            self.worklists.list_merged(read, since, limit);
+            self.work.worklists.list_merged(read, since, limit);
         let removed = removed.iter().map(|gone| public_name(&gone.schema, &gone.key));
         let items = items.into_iter().map(|item| match item {
-            MergedItem::Here(view) => {
-                ItemInfo { server: self.server_name(read.here), ..info(&view, &self.instances) }
-            }
+            MergedItem::Here(view) => ItemInfo {
+                server: self.server_name(read.here),
+                ..info(&view, &self.cases.instances)
+            },
             MergedItem::There(There { activity, server, stale, item, .. }) => {
                 item.info(activity, self.server_name(server), stale)
             }
@@ -67,11 +68,11 @@ impl Site {
     /// The name of this server, if there are others.
     pub(crate) fn name_here(&self) -> Option<Arc<str>> {
         self.other_servers().next()?;
-        self.server_name(self.seat.as_ref()?.here)
+        self.server_name(self.cluster.seat.as_ref()?.here)
     }
 
     fn server_name(&self, server: ServerId) -> Option<Arc<str>> {
-        let topology = &self.seat.as_ref()?.topology;
+        let topology = &self.cluster.seat.as_ref()?.topology;
         topology.server(server).map(|server| server.name.clone())
     }
 }

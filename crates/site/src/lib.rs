@@ -21,6 +21,7 @@ mod output;
 mod planning;
 mod recover;
 mod refusal;
+mod retries;
 mod schedules;
 mod settle;
 mod waiting;

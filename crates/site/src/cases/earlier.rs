@@ -16,19 +16,19 @@ use crate::input::RequestId;
 use crate::message::{KeyQuestion, Message};
 use crate::output::Output;
 use crate::refusal::{Kind, Refusal};
+use crate::retries::{Backoff, Retries};
 use crate::{Held, Site};
 
 /// How often the others are asked, and for how long.
-const PAUSE: Duration = Duration::from_secs(1);
+const BACKOFF: Backoff = Backoff::constant(Duration::from_secs(1));
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The most keys that are asked for, or about, at a time.
 const KEYS_MAX: usize = 10_000;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Earlier {
     /// Keys that others are asked about.
-    asking: BTreeMap<StreamId, Asking>,
-    due: BTreeSet<(Timestamp, StreamId)>,
+    asking: Retries<StreamId, Asking>,
     /// Keys that were used nowhere else, as of so many divisions: whoever waits starts now.
     cleared: BTreeMap<StreamId, u32>,
     /// Who has asked about a key whose stream is being read.
@@ -41,18 +41,17 @@ struct Asking {
     silent: BTreeSet<ServerId>,
     starts: Vec<Held>,
     until: Timestamp,
-    due: Timestamp,
+}
+
+impl Default for Earlier {
+    fn default() -> Self {
+        Self { asking: Retries::new(BACKOFF), cleared: BTreeMap::new(), questions: BTreeMap::new() }
+    }
 }
 
 impl Earlier {
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.due.first().map(|(due, _)| *due)
-    }
-
-    fn end(&mut self, key: StreamId) -> Option<Asking> {
-        let asking = self.asking.remove(&key)?;
-        self.due.remove(&(asking.due, key));
-        Some(asking)
+        self.asking.next_due()
     }
 }
 
@@ -96,16 +95,13 @@ impl Site {
         }
         let (versions, silent) = self.earlier_servers(id);
         let (until, starts) = (now.plus(PATIENCE), vec![held]);
-        let asking = Asking { versions, silent, starts, until, due: now };
-        self.cases.earlier.asking.insert(key, asking);
+        let asking = Asking { versions, silent, starts, until };
+        self.cases.earlier.asking.insert(key, asking, now);
         self.ask_again(key, now);
     }
 
     fn ask_again(&mut self, key: StreamId, now: Timestamp) {
-        let Some(asking) = self.cases.earlier.asking.get_mut(&key) else { return };
-        self.cases.earlier.due.remove(&(asking.due, key));
-        asking.due = now.plus(PAUSE);
-        self.cases.earlier.due.insert((asking.due, key));
+        let Some(asking) = self.cases.earlier.asking.attempted(&key, now) else { return };
         let question = KeyQuestion { key, versions: asking.versions };
         for to in &asking.silent {
             let message = Message::KeyWanted(question);
@@ -115,15 +111,13 @@ impl Site {
 
     /// Asks again those that have not answered, and gives up after some time.
     pub(crate) fn ask_earlier_again(&mut self, now: Timestamp) {
-        while let Some((_, key)) =
-            self.cases.earlier.due.first().copied().filter(|(due, _)| *due <= now)
-        {
+        while let Some(key) = self.cases.earlier.asking.first_due(now) {
             let until = self.cases.earlier.asking.get(&key).map(|asking| asking.until);
             if until.is_some_and(|until| until > now) {
                 self.ask_again(key, now);
                 continue;
             }
-            let Some(asking) = self.cases.earlier.end(key) else { return };
+            let Some(asking) = self.cases.earlier.asking.remove(&key) else { return };
             for held in asking.starts {
                 self.answer(held.id, Err(unclear()));
             }
@@ -183,7 +177,13 @@ impl Site {
             return;
         }
         if is_used {
-            for held in self.cases.earlier.end(key).map(|asking| asking.starts).unwrap_or_default()
+            for held in self
+                .cases
+                .earlier
+                .asking
+                .remove(&key)
+                .map(|asking| asking.starts)
+                .unwrap_or_default()
             {
                 let refusal = self.elsewhere(from);
                 self.answer(held.id, Err(refusal));
@@ -192,7 +192,7 @@ impl Site {
         }
         asking.silent.remove(&from);
         if asking.silent.is_empty()
-            && let Some(asking) = self.cases.earlier.end(key)
+            && let Some(asking) = self.cases.earlier.asking.remove(&key)
         {
             if !asking.starts.is_empty() {
                 self.cases.earlier.cleared.insert(key, versions);
@@ -206,12 +206,8 @@ impl Site {
     /// The weights of the domain have changed: what was answered does not count any more.
     pub(crate) fn restart_key_questions(&mut self) {
         self.cases.earlier.cleared.clear();
-        let keys: Vec<StreamId> = self.cases.earlier.asking.keys().copied().collect();
-        for key in keys {
-            for held in self.cases.earlier.end(key).map(|asking| asking.starts).unwrap_or_default()
-            {
-                self.hold_start(held);
-            }
+        for (_, asking) in self.cases.earlier.asking.remove_range(..) {
+            asking.starts.into_iter().for_each(|held| self.hold_start(held));
         }
     }
 
@@ -224,8 +220,8 @@ impl Site {
 
     /// All requests that wait for answers.
     pub(crate) fn take_key_waiters(&mut self) -> Vec<RequestId> {
-        let asking = std::mem::take(&mut self.cases.earlier).asking.into_values();
-        asking.flat_map(|asking| asking.starts).map(|held| held.id).collect()
+        let asking = std::mem::take(&mut self.cases.earlier).asking.remove_range(..);
+        asking.into_iter().flat_map(|(_, asking)| asking.starts).map(|held| held.id).collect()
     }
 }
 

@@ -18,6 +18,7 @@ use crate::catalog::access::Caller;
 use crate::catalog::changes::{Pending, SKEW_MS};
 use crate::message::{Instance, Message, Report};
 use crate::output::Output;
+use crate::retries::Backoff;
 
 /// For how long servers are waited for that need not report, as long as they can be reached.
 const GRACE: Duration = Duration::from_secs(2);
@@ -25,9 +26,10 @@ const GRACE: Duration = Duration::from_secs(2);
 const REPORTS_MAX: Duration = Duration::from_secs(30);
 /// A server has moved by then, or the change is undone.
 const MOVES_MAX: Duration = Duration::from_secs(600);
-/// How long is waited before something is reported again: at first, and at most.
-const PAUSE_MIN: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(8);
+/// Back-off before a report is resent.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(8));
+/// How often servers are told of a change of which they do not seem to know.
+const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// What is said again until the change is over.
 #[derive(Debug, Default)]
@@ -93,7 +95,7 @@ impl Site {
         let Some(pending) = self.catalog.changes().pending() else { return };
         let change = pending.number;
         // In a new life nobody is known to have heard of it.
-        let tell_due = if pending.begun_at == now { now.plus(PAUSE_MIN) } else { now };
+        let tell_due = if pending.begun_at == now { now.plus(TELL_EVERY) } else { now };
         let reporters = self.reporters(&pending.change, &pending.next, &pending.without);
         self.cluster.coordination =
             Coordination { since: now, tell_due, reporters, ..Coordination::default() };
@@ -136,9 +138,9 @@ impl Site {
         if messages.is_empty() {
             return;
         }
-        let doubled = PAUSE_MIN.saturating_mul(1 << self.cluster.reporting.attempts.min(6));
-        self.cluster.reporting.attempts += 1;
-        self.cluster.reporting.due = now.plus(doubled.min(PAUSE_MAX));
+        let reporting = &mut self.cluster.reporting;
+        reporting.due = now.plus(BACKOFF.after(reporting.attempts));
+        reporting.attempts += 1;
         for message in messages {
             self.tell_registrar(message, now);
         }
@@ -280,7 +282,7 @@ impl Site {
         }
         let missing = self.missing(pending);
         if self.cluster.coordination.tell_due <= now {
-            self.cluster.coordination.tell_due = now.plus(PAUSE_MIN);
+            self.cluster.coordination.tell_due = now.plus(TELL_EVERY);
             return self.tell_again(now);
         }
         if missing.is_empty() {

@@ -3,24 +3,24 @@
 //! Invariant: an ACK that is not confirmed is here again after a restart, since the history has its
 //! result. A NACK is not: an executor that hears no verdict sends its result again, and gets it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_model::id::{ActivityId, InstanceId};
 use legwork_model::time::Timestamp;
 
-/// How long is waited before a verdict is said again: at first, and at most.
-const PAUSE_MIN: Duration = Duration::from_secs(2);
-const PAUSE_MAX: Duration = Duration::from_secs(60);
+use crate::retries::{Backoff, Retries};
+
+/// Back-off before a verdict is resent.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
 /// How often a NACK is sent: an executor that did not receive it asks by itself.
 const NACKS: u32 = 5;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Unsaid {
     /// By the lease of the assignment that it is about.
-    all: BTreeMap<u64, Verdict>,
-    due: BTreeSet<(Timestamp, u64)>,
+    all: Retries<u64, Verdict>,
     /// How many there are of an instance.
     instances: BTreeMap<InstanceId, u32>,
     /// How many an executor is to be told.
@@ -33,8 +33,13 @@ pub(crate) struct Verdict {
     pub(crate) executor: Arc<str>,
     pub(crate) activity: ActivityId,
     pub(crate) counts: bool,
-    said: u32,
-    due: Timestamp,
+}
+
+impl Default for Unsaid {
+    fn default() -> Self {
+        let (instances, executors) = (BTreeMap::new(), BTreeMap::new());
+        Self { all: Retries::new(BACKOFF), instances, executors }
+    }
 }
 
 impl Unsaid {
@@ -43,7 +48,7 @@ impl Unsaid {
     }
 
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.due.first().map(|(at, _)| *at)
+        self.all.next_due()
     }
 
     /// To be said now, and again until it is confirmed.
@@ -57,21 +62,14 @@ impl Unsaid {
         self.confirmed(lease);
         *self.instances.entry(activity.instance).or_default() += 1;
         *self.executors.entry(executor.clone()).or_default() += 1;
-        self.due.insert((now, lease));
-        self.all.insert(lease, Verdict { executor, activity, counts, said: 0, due: now });
+        self.all.insert(lease, Verdict { executor, activity, counts }, now);
     }
 
     /// The next one that is to be said, and its lease.
     pub(crate) fn say_next(&mut self, now: Timestamp) -> Option<(u64, Verdict)> {
-        let &(at, lease) = self.due.first().filter(|(at, _)| *at <= now)?;
-        self.due.remove(&(at, lease));
-        let verdict = self.all.get_mut(&lease)?;
-        verdict.said += 1;
-        let pause = PAUSE_MIN.saturating_mul(1 << (verdict.said - 1).min(6)).min(PAUSE_MAX);
-        verdict.due = now.plus(pause);
-        self.due.insert((verdict.due, lease));
+        let (lease, verdict) = self.all.attempt_next(now)?;
         let verdict = verdict.clone();
-        if !verdict.counts && verdict.said >= NACKS {
+        if !verdict.counts && self.all.attempts(&lease) >= NACKS {
             self.confirmed(lease);
         }
         Some((lease, verdict))
@@ -80,7 +78,6 @@ impl Unsaid {
     /// The executor has confirmed, or need not be told any more.
     pub(crate) fn confirmed(&mut self, lease: u64) -> Option<Verdict> {
         let verdict = self.all.remove(&lease)?;
-        self.due.remove(&(verdict.due, lease));
         let instance = verdict.activity.instance;
         if let Some(count) = self.instances.get_mut(&instance) {
             *count -= 1;

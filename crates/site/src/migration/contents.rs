@@ -18,11 +18,10 @@ use legwork_placement::{Reader, sources};
 use crate::Site;
 use crate::cluster::seat::At;
 use crate::output::{FileWanted, Output};
+use crate::retries::{Backoff, Retries};
 
-/// How long the contents asked for may take before they are asked for once more: at first, and at
-/// most. Whoever fetches goes on with what is under way.
-const PAUSE_MIN: Duration = Duration::from_secs(2);
-const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Back-off before contents that have not come are asked for again; a fetch under way goes on.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
 /// For how many instances contents are asked for again at a time.
 const ASKED_AT_ONCE: usize = 256;
 /// How many other versions of an element are named to find unchanged parts in.
@@ -31,48 +30,37 @@ const SIMILAR_MAX: usize = 4;
 type Blob = [u8; 32];
 
 /// Which contents are known to be here, and which ones are under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Contents {
     here: BTreeMap<InstanceId, BTreeSet<Blob>>,
-    requests: BTreeMap<InstanceId, Request>,
-    due: BTreeSet<(Timestamp, InstanceId)>,
+    requests: Retries<InstanceId, BTreeSet<Blob>>,
 }
 
-#[derive(Debug)]
-struct Request {
-    blobs: BTreeSet<Blob>,
-    attempts: u32,
-    due: Timestamp,
+impl Default for Contents {
+    fn default() -> Self {
+        Self { here: BTreeMap::new(), requests: Retries::new(BACKOFF) }
+    }
 }
 
 impl Contents {
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.due.first().map(|(due, _)| *due)
+        self.requests.next_due()
     }
 
     /// Whether something of an instance is under way: then it stays in memory.
     pub(crate) fn concerns(&self, id: InstanceId) -> bool {
-        self.requests.contains_key(&id)
+        self.requests.contains(&id)
     }
 
     /// Makes everything due: somebody can be reached again.
     pub(crate) fn hurry(&mut self, now: Timestamp) {
-        self.due = self.requests.keys().map(|id| (now, *id)).collect();
-        for request in self.requests.values_mut() {
-            (request.attempts, request.due) = (0, now);
-        }
+        self.requests.hurry(now);
     }
 
     /// The instance is over.
     pub(crate) fn forget(&mut self, id: InstanceId) {
-        self.end(id);
+        self.requests.remove(&id);
         self.here.remove(&id);
-    }
-
-    fn end(&mut self, id: InstanceId) {
-        if let Some(request) = self.requests.remove(&id) {
-            self.due.remove(&(request.due, id));
-        }
     }
 
     fn is_here(&self, id: InstanceId, blob: &Blob) -> bool {
@@ -81,12 +69,10 @@ impl Contents {
 
     /// Notes what is asked for.
     fn ask(&mut self, id: InstanceId, blobs: impl Iterator<Item = Blob>, now: Timestamp) {
-        let due = now.plus(PAUSE_MIN);
-        let request = self.requests.entry(id).or_insert_with(|| {
-            self.due.insert((due, id));
-            Request { blobs: BTreeSet::new(), attempts: 0, due }
-        });
-        request.blobs.extend(blobs);
+        match self.requests.get_mut(&id) {
+            Some(asked) => asked.extend(blobs),
+            None => self.requests.insert_sent(id, blobs.collect(), now),
+        }
     }
 }
 
@@ -95,8 +81,8 @@ impl Site {
     /// known to be here nor under way.
     pub(crate) fn fetch_contents(&mut self, id: InstanceId, now: Timestamp) {
         let mut files = self.lacking_contents(id);
-        if let Some(request) = self.migration.contents.requests.get(&id) {
-            files.retain(|file| !request.blobs.contains(&file.blob));
+        if let Some(asked) = self.migration.contents.requests.get(&id) {
+            files.retain(|file| !asked.contains(&file.blob));
         }
         if !files.is_empty() {
             self.migration.contents.ask(id, files.iter().map(|file| file.blob), now);
@@ -107,32 +93,27 @@ impl Site {
     /// Asks once more for what has not come, the cheapest source first again: each attempt asks all of them in turn.
     pub(crate) fn fetch_contents_again(&mut self, now: Timestamp) {
         for _ in 0..ASKED_AT_ONCE {
-            let first = self.migration.contents.due.first().copied().filter(|(at, _)| *at <= now);
-            let Some((due, id)) = first else { return };
+            let Some(id) = self.migration.contents.requests.first_due(now) else { return };
             let files = self.lacking_contents(id);
-            self.migration.contents.due.remove(&(due, id));
-            let Some(mut request) = self.migration.contents.requests.remove(&id) else { continue };
+            let requests = &mut self.migration.contents.requests;
             if files.is_empty() {
-                // Nobody reads it any more.
+                // No step reads them any more.
+                requests.remove(&id);
                 continue;
             }
-            request.attempts += 1;
-            let doubled = PAUSE_MIN.saturating_mul(1 << request.attempts.min(5));
-            request.due = now.plus(doubled.min(PAUSE_MAX));
-            request.blobs = files.iter().map(|file| file.blob).collect();
-            self.migration.contents.due.insert((request.due, id));
-            self.migration.contents.requests.insert(id, request);
+            if let Some(asked) = requests.attempted(&id, now) {
+                *asked = files.iter().map(|file| file.blob).collect();
+            }
             self.out.push(Output::FetchFiles { instance: id, files });
         }
     }
 
     /// Contents that were asked for are here.
     pub(crate) fn files_here(&mut self, id: InstanceId, blobs: Vec<Blob>, now: Timestamp) {
-        let Some(request) = self.migration.contents.requests.get_mut(&id) else { return };
-        let asked = |blob: &Blob| request.blobs.remove(blob);
-        let come: Vec<Blob> = blobs.into_iter().filter(asked).collect();
-        if request.blobs.is_empty() {
-            self.migration.contents.end(id);
+        let Some(asked) = self.migration.contents.requests.get_mut(&id) else { return };
+        let come: Vec<Blob> = blobs.into_iter().filter(|blob| asked.remove(blob)).collect();
+        if asked.is_empty() {
+            self.migration.contents.requests.remove(&id);
         }
         if come.is_empty() {
             return;

@@ -5,6 +5,7 @@
 //! over, with back-off when none of them does.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use legwork_engine::{Command, Lacking};
@@ -16,20 +17,19 @@ use legwork_placement::{Reader, sources};
 use crate::Site;
 use crate::message::{Instance, Message, Wanted};
 use crate::output::Output;
+use crate::retries::{Backoff, Retries};
 
-/// How long a source may take to answer: at first, and at most when none of them has answered.
-const PAUSE_MIN: Duration = Duration::from_secs(2);
-const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// How long a source may take to answer: longer after each round in which none of them has answered.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
 /// For how many instances sources are asked again at a time.
 const ASKED_AT_ONCE: usize = 256;
 
 type Version = (ElementId, Activity);
 type Key = (InstanceId, u64);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Fetching {
-    requests: BTreeMap<Key, Request>,
-    due: BTreeSet<(Timestamp, Key)>,
+    requests: Retries<Key, Request>,
     last: u64,
 }
 
@@ -37,14 +37,19 @@ pub(crate) struct Fetching {
 #[derive(Debug)]
 struct Request {
     versions: BTreeSet<Version>,
-    due: Timestamp,
     /// How many sources were asked in vain when it is due.
     next: usize,
 }
 
+impl Default for Fetching {
+    fn default() -> Self {
+        Self { requests: Retries::new(BACKOFF), last: 0 }
+    }
+}
+
 impl Fetching {
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.due.first().map(|(due, _)| *due)
+        self.requests.next_due()
     }
 
     pub(crate) fn concerns(&self, id: InstanceId) -> bool {
@@ -53,33 +58,31 @@ impl Fetching {
 
     /// Makes everything due: a server can be reached again.
     pub(crate) fn hurry(&mut self, now: Timestamp) {
-        self.due = self.requests.keys().map(|key| (now, *key)).collect();
-        for request in self.requests.values_mut() {
-            (request.next, request.due) = (0, now);
-        }
+        self.requests.hurry(now);
+        self.requests.values_mut().for_each(|request| request.next = 0);
     }
 
     pub(crate) fn end(&mut self, id: InstanceId) {
-        self.end_those(id, |_| true);
+        self.requests.remove_range(all_of(id));
     }
 
     fn end_those(&mut self, id: InstanceId, ends: impl Fn(&Request) -> bool) {
         let ended: Vec<Key> =
             self.of(id).filter(|(_, request)| ends(request)).map(|(key, _)| *key).collect();
-        for key in ended {
-            if let Some(request) = self.requests.remove(&key) {
-                self.due.remove(&(request.due, key));
-            }
-        }
+        ended.iter().for_each(|key| drop(self.requests.remove(key)));
     }
 
     fn of(&self, id: InstanceId) -> impl Iterator<Item = (&Key, &Request)> {
-        self.requests.range((id, 0)..=(id, u64::MAX))
+        self.requests.range(all_of(id))
     }
 
     fn is_under_way(&self, id: InstanceId, version: &Version) -> bool {
         self.of(id).any(|(_, request)| request.versions.contains(version))
     }
+}
+
+fn all_of(id: InstanceId) -> RangeInclusive<Key> {
+    (id, 0)..=(id, u64::MAX)
 }
 
 impl Site {
@@ -95,9 +98,7 @@ impl Site {
     /// Asks the next source where one has not answered.
     pub(crate) fn fetch_again(&mut self, now: Timestamp) {
         for _ in 0..ASKED_AT_ONCE {
-            let first = self.migration.fetching.due.first().copied().filter(|(at, _)| *at <= now);
-            let Some((due, key)) = first else { return };
-            self.migration.fetching.due.remove(&(due, key));
+            let Some(key) = self.migration.fetching.requests.first_due(now) else { return };
             let Some(request) = self.migration.fetching.requests.remove(&key) else { continue };
             for (mut versions, servers) in self.lacking(key.0) {
                 versions.retain(|version| request.versions.contains(version));
@@ -118,15 +119,15 @@ impl Site {
         if versions.is_empty() {
             return;
         }
-        let rounds = (attempts / servers.len()).min(5);
-        let due = now.plus(PAUSE_MIN.saturating_mul(1 << rounds).min(PAUSE_MAX));
+        let rounds = attempts / servers.len();
+        let due = now.plus(BACKOFF.after(rounds as u32));
         let wanted =
             |(element, writer): &Version| Wanted { element: *element, writer: writer.clone() };
         let values = versions.iter().map(wanted).collect();
         self.migration.fetching.last += 1;
         let key = (id, self.migration.fetching.last);
-        self.migration.fetching.due.insert((due, key));
-        self.migration.fetching.requests.insert(key, Request { versions, due, next: attempts + 1 });
+        let request = Request { versions, next: attempts + 1 };
+        self.migration.fetching.requests.insert(key, request, due);
         let message = Message::Want { instance: Instance(id), values };
         self.out.push(Output::Send { to, message });
     }

@@ -19,18 +19,17 @@ use crate::cluster::seat::Seat;
 use crate::message::{Instance, Message, Offer, ParcelId};
 use crate::migration::export::{Export, Extent, Missing};
 use crate::output::Output;
+use crate::retries::{Backoff, Retries};
 use crate::wire::length;
 
-/// How long an answer is waited for before the parcel is offered again: at first, and at most.
-const PAUSE_MIN: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Back-off before a parcel that was not acknowledged is offered again.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 /// How many parcels are offered again at a time: many can have waited for one server.
 const OFFERS_AT_ONCE: usize = 256;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Outbox {
-    flights: BTreeMap<(InstanceId, ServerId), Flight>,
-    due: BTreeSet<(Timestamp, InstanceId, ServerId)>,
+    flights: Retries<(InstanceId, ServerId), Flight>,
     /// How many are on their way to each server; none is not told.
     waiting: BTreeMap<ServerId, usize>,
     /// Servers that cannot be reached: nothing is offered to them until they can.
@@ -61,11 +60,20 @@ fn to_any(id: InstanceId) -> RangeInclusive<(InstanceId, ServerId)> {
 #[derive(Debug)]
 struct Flight {
     number: u32,
-    attempts: u32,
-    /// When it is offered again.
-    due: Timestamp,
     /// What the receiver has said that it knows.
     last: Option<Vec<Activity>>,
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Self {
+            flights: Retries::new(BACKOFF),
+            waiting: BTreeMap::new(),
+            down: BTreeSet::new(),
+            unloaded: BTreeSet::new(),
+            sent: Sent::default(),
+        }
+    }
 }
 
 impl Outbox {
@@ -73,7 +81,7 @@ impl Outbox {
     /// server that is away does not: that can be very much.
     pub(crate) fn concerns(&self, id: InstanceId) -> bool {
         let mut flights = self.flights.range(to_any(id));
-        flights.any(|((_, to), flight)| flight.attempts > 0 && !self.down.contains(to))
+        flights.any(|(key, _)| self.flights.attempts(key) > 0 && !self.down.contains(&key.1))
     }
 
     pub(crate) fn sent(&self) -> Sent {
@@ -81,72 +89,29 @@ impl Outbox {
     }
 
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.due.first().map(|(due, _, _)| *due)
+        self.flights.next_due()
     }
 
     fn begin(&mut self, instance: InstanceId, to: ServerId, number: u32, due: Timestamp) {
-        self.due.insert((due, instance, to));
-        let flight = Flight { number, attempts: 0, due, last: None };
-        if self.flights.insert((instance, to), flight).is_none() {
+        let flight = Flight { number, last: None };
+        if self.flights.insert((instance, to), flight, due).is_none() {
             *self.waiting.entry(to).or_default() += 1;
         }
     }
 
     fn end(&mut self, instance: InstanceId, to: ServerId) {
-        if let Some(flight) = self.flights.remove(&(instance, to)) {
-            self.due.remove(&(flight.due, instance, to));
-            if let Some(waiting) = self.waiting.get_mut(&to) {
-                *waiting -= 1;
-                if *waiting == 0 {
-                    self.waiting.remove(&to);
-                }
+        if self.flights.remove(&(instance, to)).is_some()
+            && let Some(waiting) = self.waiting.get_mut(&to)
+        {
+            *waiting -= 1;
+            if *waiting == 0 {
+                self.waiting.remove(&to);
             }
-        }
-    }
-
-    /// Puts the next attempt off.
-    fn put_off(&mut self, instance: InstanceId, to: ServerId, now: Timestamp) {
-        if let Some(flight) = self.flights.get_mut(&(instance, to)) {
-            self.due.remove(&(flight.due, instance, to));
-            let doubled = PAUSE_MIN.saturating_mul(1 << flight.attempts.min(6));
-            flight.attempts += 1;
-            flight.due = now.plus(doubled.min(PAUSE_MAX));
-            self.due.insert((flight.due, instance, to));
         }
     }
 
     pub(crate) fn is_down(&self, server: ServerId) -> bool {
         self.down.contains(&server)
-    }
-
-    /// Makes due what waits and is chosen; it begins anew with short pauses.
-    fn hurry_if(&mut self, is_chosen: impl Fn(InstanceId, ServerId) -> bool, now: Timestamp) {
-        for (&(instance, to), flight) in &mut self.flights {
-            if is_chosen(instance, to) {
-                self.due.remove(&(flight.due, instance, to));
-                (flight.attempts, flight.due) = (0, now);
-                self.due.insert((now, instance, to));
-            }
-        }
-    }
-
-    /// Makes everything due that waits for a server; it begins anew with short pauses.
-    fn hurry(&mut self, to: ServerId, now: Timestamp) {
-        self.hurry_if(|_, server| server == to, now);
-    }
-
-    /// The receiver is answering: it is not asked again too soon.
-    fn hold(&mut self, instance: InstanceId, to: ServerId, now: Timestamp) {
-        if let Some(flight) = self.flights.get_mut(&(instance, to)) {
-            self.due.remove(&(flight.due, instance, to));
-            flight.due = flight.due.max(now.plus(PAUSE_MIN));
-            self.due.insert((flight.due, instance, to));
-        }
-    }
-
-    fn take_due(&mut self, now: Timestamp) -> Option<(InstanceId, ServerId)> {
-        let (due, instance, to) = *self.due.first()?;
-        (due <= now).then_some((instance, to))
     }
 }
 
@@ -161,7 +126,7 @@ impl Site {
         let Some((_, state)) = self.cases.instances.state(id) else { return };
         let mut begun = Vec::new();
         for peer in state.peers() {
-            let on_its_way = self.migration.outbox.flights.contains_key(&(id, peer.server));
+            let on_its_way = self.migration.outbox.flights.contains(&(id, peer.server));
             if let (Some(outgoing), false) = (peer.waiting.first(), on_its_way) {
                 begun.push((peer.server, outgoing.number));
             }
@@ -197,7 +162,7 @@ impl Site {
             self.migration.outbox.down.insert(to);
         } else {
             self.migration.outbox.down.remove(&to);
-            self.migration.outbox.hurry(to, now);
+            self.migration.outbox.flights.hurry_if(|(_, server)| *server == to, now);
             self.migration.fetching.hurry(now);
             self.migration.contents.hurry(now);
             self.ask_catalog(to);
@@ -211,12 +176,12 @@ impl Site {
     /// Offers once more what has not been answered, a portion at a time.
     pub(crate) fn offer_again(&mut self, now: Timestamp) {
         for _ in 0..OFFERS_AT_ONCE {
-            let Some((id, to)) = self.migration.outbox.take_due(now) else { return };
+            let Some((id, to)) = self.migration.outbox.flights.first_due(now) else { return };
             let can_wait = self.migration.outbox.is_down(to) && self.redirection(id, to).is_none();
             if self.cases.instances.state(id).is_some() || can_wait {
                 self.offer(id, to, now);
             } else if self.cases.instances.get(id).is_some() {
-                self.migration.outbox.put_off(id, to, now);
+                self.migration.outbox.flights.attempted(&(id, to), now);
                 self.migration.outbox.unloaded.insert((id, to));
                 self.ask_for(id.into(), false);
             } else {
@@ -241,8 +206,7 @@ impl Site {
         if self.redirect(id, to, now) {
             return;
         }
-        self.migration.outbox.put_off(id, to, now);
-        let Some(flight) = self.migration.outbox.flights.get_mut(&(id, to)) else { return };
+        let Some(flight) = self.migration.outbox.flights.attempted(&(id, to), now) else { return };
         flight.last = None;
         if self.migration.outbox.down.contains(&to) {
             return;
@@ -283,7 +247,7 @@ impl Site {
     /// The topology has changed: what may go another way now, or to a server that is no longer
     /// locked, need not wait.
     pub(crate) fn hurry_redirected(&mut self, now: Timestamp) {
-        self.migration.outbox.hurry_if(|_, _| true, now);
+        self.migration.outbox.flights.hurry(now);
     }
 
     /// Reads what of the history the receiver may lack.
@@ -313,7 +277,7 @@ impl Site {
         let Some(flight) = self.migration.outbox.flights.get_mut(&(id, from)) else { return };
         if flight.number == number {
             flight.last = Some(last);
-            self.migration.outbox.hold(id, from, now);
+            self.migration.outbox.flights.hold(&(id, from), now);
             self.read_entries(id, from, number);
         }
     }
@@ -358,7 +322,7 @@ impl Site {
         };
         let fits = fitting(&entries, self.config.part_bytes);
         let is_part = fits < entries.len();
-        if !is_part && flight.attempts <= 1 {
+        if !is_part && self.migration.outbox.flights.attempts(&(id, to)) <= 1 {
             let spared = before.entries + of.entries - entries.len() as u64;
             self.migration.outbox.sent.bytes_whole += before.bytes + of.bytes + state.file_bytes();
             self.migration.outbox.sent.entries_spared += spared;

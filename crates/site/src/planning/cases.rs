@@ -25,10 +25,10 @@ use super::steps::{is_now, task_of};
 use crate::Site;
 use crate::cases::step::History;
 use crate::message::Stage;
+use crate::retries::{Backoff, Retries};
 
 /// Back-off of a promise that was revoked.
-const PAUSE_MIN: Duration = Duration::from_mins(1);
-const PAUSE_MAX: Duration = Duration::from_mins(16);
+const BACKOFF: Backoff = Backoff::new(Duration::from_mins(1), Duration::from_mins(16));
 /// How many cases are replanned at a time, and how soon the next: others want something promised as well.
 const AT_ONCE: usize = 64;
 const EVERY: Duration = Duration::from_secs(1);
@@ -40,17 +40,22 @@ const WHY_ELSE: &str = "it is planned otherwise now";
 const WHY_EXTENDED: &str = "its deadline was extended";
 
 /// Cases that are to be replanned, and when.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Anew {
-    cases: BTreeMap<InstanceId, Case>,
-    line: BTreeSet<(Timestamp, InstanceId)>,
+    cases: Retries<InstanceId, Case>,
     tried_at: Timestamp,
+}
+
+impl Default for Anew {
+    fn default() -> Self {
+        Self { cases: Retries::new(BACKOFF), tried_at: Timestamp::default() }
+    }
 }
 
 #[derive(Debug)]
 struct Case {
-    at: Timestamp,
-    pause: Duration,
+    /// How often it was replanned in vain.
+    attempts: u32,
     reason: String,
     /// A performer or a planner has failed: reserves may be used, until the case is promised again.
     after_fault: bool,
@@ -62,16 +67,16 @@ struct Case {
 
 impl Anew {
     pub(super) fn concerns(&self, id: InstanceId) -> bool {
-        self.cases.contains_key(&id)
+        self.cases.contains(&id)
     }
 
     /// A case is replanned at a moment, or before if that was said already.
     fn add(&mut self, id: InstanceId, at: Timestamp, reason: &str, shaken: Option<TaskId>) {
-        let (pause, reason, after_fault) = (PAUSE_MIN, reason.to_owned(), false);
-        let shaken = shaken.into_iter().collect();
-        let mut case = Case { at, pause, reason, after_fault, shaken, is_again: false };
-        if let Some(before) = self.take(id) {
-            (case.at, case.pause) = (at.min(before.at), before.pause);
+        let (reason, shaken) = (reason.to_owned(), shaken.into_iter().collect());
+        let mut case = Case { attempts: 0, reason, after_fault: false, shaken, is_again: false };
+        let at = self.cases.due(&id).map_or(at, |before| at.min(before));
+        if let Some(before) = self.cases.remove(&id) {
+            case.attempts = before.attempts;
             case.after_fault = before.after_fault;
             // All steps get new dates anyway, but for those that do just now.
             let is_whole = case.shaken.is_empty() || before.shaken.is_empty();
@@ -80,51 +85,40 @@ impl Anew {
                 case.shaken.clear();
             }
         }
-        self.put(id, case);
-    }
-
-    fn put(&mut self, id: InstanceId, case: Case) {
-        self.line.insert((case.at, id));
-        self.cases.insert(id, case);
+        self.cases.insert(id, case, at);
     }
 
     /// It is replanned now, and again after a pause if that does not succeed.
     fn try_again(&mut self, id: InstanceId, now: Timestamp, case: &Case) {
-        let (at, pause) = (now + case.pause, (case.pause * 2).min(PAUSE_MAX));
         let (reason, shaken) = (WHY_AGAIN.to_owned(), BTreeSet::new());
-        let after_fault = case.after_fault;
-        self.put(id, Case { at, pause, reason, after_fault, shaken, is_again: true });
+        let (attempts, after_fault) = (case.attempts + 1, case.after_fault);
+        let again = Case { attempts, reason, after_fault, shaken, is_again: true };
+        self.cases.insert(id, again, now.plus(BACKOFF.after(case.attempts)));
     }
 
     /// It was replanned; what has happened meanwhile is looked at next.
     fn done(&mut self, id: InstanceId) {
-        if let Some(case) = self.take(id).filter(|case| !case.is_again) {
-            self.put(id, case);
+        if self.cases.get(&id).is_some_and(|case| case.is_again) {
+            self.cases.remove(&id);
         }
-    }
-
-    fn take(&mut self, id: InstanceId) -> Option<Case> {
-        let case = self.cases.remove(&id)?;
-        self.line.remove(&(case.at, id));
-        Some(case)
     }
 
     /// There may be more time than before: all are tried as soon as can be.
     fn hurry(&mut self, now: Timestamp) {
-        self.line = self.cases.keys().map(|id| (now, *id)).collect();
-        self.cases.values_mut().for_each(|case| (case.at, case.pause) = (now, PAUSE_MIN));
+        self.cases.hurry(now);
+        self.cases.values_mut().for_each(|case| case.attempts = 0);
     }
 
     /// Something of a case was done: it may be in time all the same.
     pub(super) fn hurry_case(&mut self, id: InstanceId, now: Timestamp) {
-        if let Some(case) = self.take(id) {
-            self.line.insert((now.min(case.at), id));
-            self.cases.insert(id, Case { at: now.min(case.at), pause: PAUSE_MIN, ..case });
+        let at = self.cases.due(&id).map_or(now, |before| now.min(before));
+        if let Some(case) = self.cases.remove(&id) {
+            self.cases.insert(id, Case { attempts: 0, ..case }, at);
         }
     }
 
     fn next_due(&self) -> Option<Timestamp> {
-        self.line.first().map(|(at, _)| (*at).max(self.tried_at + EVERY))
+        self.cases.next_due().map(|at| at.max(self.tried_at + EVERY))
     }
 }
 
@@ -168,7 +162,7 @@ impl Site {
 
     /// A case is over, or not here any more.
     pub(super) fn forget_case(&mut self, id: InstanceId, now: Timestamp) {
-        self.planning.anew.take(id);
+        self.planning.anew.cases.remove(&id);
         if let Some(admission) = self.planning.admissions.remove(&id) {
             self.release_all(admission.held(), now);
         }
@@ -197,14 +191,13 @@ impl Site {
             return;
         }
         self.planning.anew.tried_at = now;
-        let due = self.planning.anew.line.iter().take_while(|(at, _)| *at <= now);
-        let due = due.map(|(_, id)| *id);
+        let due: Vec<InstanceId> = self.planning.anew.cases.all_due(now).copied().collect();
         let mut urgent: Vec<(Timestamp, InstanceId)> = Vec::new();
-        for id in due.collect::<Vec<_>>() {
+        for id in due {
             let state = self.cases.instances.state(id).and_then(|(_, state)| state.deadline());
             match state.filter(|_| self.can_be_replanned(id, now)) {
                 Some(deadline) => urgent.push((deadline.at, id)),
-                None => drop(self.planning.anew.take(id)),
+                None => drop(self.planning.anew.cases.remove(&id)),
             }
         }
         urgent.sort_unstable();
@@ -222,7 +215,7 @@ impl Site {
         if self.planning.admissions.contains_key(&id) {
             return;
         }
-        let Some(case) = self.planning.anew.take(id) else { return };
+        let Some(case) = self.planning.anew.cases.remove(&id) else { return };
         let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let Some(deadline) = state.deadline() else { return };
         let (mut steps, mut wanted, is_begun) = self.remaining(id, (schema, state), now);
@@ -326,7 +319,7 @@ impl Site {
             // Nobody else can do it then: all remaining steps get new dates.
             Outcome::Refused { .. } if is_one => {
                 self.release_all(held, now);
-                self.planning.anew.take(id);
+                self.planning.anew.cases.remove(&id);
                 self.planning.anew.add(id, now, &reason, None);
                 if let Some(case) = self.planning.anew.cases.get_mut(&id) {
                     case.after_fault = admission.after_fault;

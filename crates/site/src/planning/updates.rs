@@ -6,7 +6,7 @@
 //!
 //! Invariant: nothing here is stored. After a restart the server that started an instance sends its whole plan anew.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use legwork_engine::{Command, State};
@@ -20,19 +20,17 @@ use super::steps::task_of;
 use crate::Site;
 use crate::message::{Instance, Message};
 use crate::output::Output;
+use crate::retries::{Backoff, Retries};
 
-/// Back-off before a change is resent: at first, and at most.
-const PAUSE_MIN: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Back-off before a change is resent.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 /// How many are sent at a time: after a restart there may be many.
 const SAID_AT_ONCE: usize = 256;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Updates {
     /// What servers have not acknowledged.
-    unheard: BTreeMap<(InstanceId, ServerId), Unheard>,
-    /// The same in the order in which they are resent.
-    line: BTreeSet<(Timestamp, InstanceId, ServerId)>,
+    unheard: Retries<(InstanceId, ServerId), Unheard>,
     /// The number of the last change that is known of a step.
     known: BTreeMap<TaskId, u64>,
     last: u64,
@@ -43,17 +41,19 @@ struct Unheard {
     replanned: Replanned,
     /// 0: it gets one when it is sent.
     number: u64,
-    due: Timestamp,
-    pause: Duration,
+}
+
+impl Default for Updates {
+    fn default() -> Self {
+        Self { unheard: Retries::new(BACKOFF), known: BTreeMap::new(), last: 0 }
+    }
 }
 
 impl Updates {
     /// An instance is over.
     pub(super) fn forget(&mut self, id: InstanceId) {
         let (first, last) = ((id, ServerId(0)), (id, ServerId(u16::MAX)));
-        for ((id, to), unheard) in self.unheard.extract_if(first..=last, |_, _| true) {
-            self.line.remove(&(unheard.due, id, to));
-        }
+        self.unheard.remove_range(first..=last);
         self.known.extract_if(steps_of(id), |_, _| true).for_each(drop);
     }
 
@@ -63,26 +63,14 @@ impl Updates {
         for peer in state.peers() {
             let reason = "the server that started it is back".to_owned();
             let replanned = Replanned { legs: deadline.legs.clone(), reason };
-            let (number, due, pause) = (0, Timestamp::default(), PAUSE_MIN);
-            self.put((id, peer.server), Unheard { replanned, number, due, pause });
+            let unheard = Unheard { replanned, number: 0 };
+            self.unheard.insert((id, peer.server), unheard, Timestamp::default());
         }
-    }
-
-    fn put(&mut self, (id, to): (InstanceId, ServerId), unheard: Unheard) {
-        self.take((id, to));
-        self.line.insert((unheard.due, id, to));
-        self.unheard.insert((id, to), unheard);
-    }
-
-    fn take(&mut self, (id, to): (InstanceId, ServerId)) -> Option<Unheard> {
-        let unheard = self.unheard.remove(&(id, to))?;
-        self.line.remove(&(unheard.due, id, to));
-        Some(unheard)
     }
 
     /// A server is to be sent this, besides what it has not acknowledged yet.
     fn add(&mut self, id: InstanceId, to: ServerId, told: &Replanned, number: u64, now: Timestamp) {
-        let before = self.take((id, to)).map(|before| before.replanned.legs);
+        let before = self.unheard.remove(&(id, to)).map(|before| before.replanned.legs);
         let is_other = |leg: &Leg| {
             let mut legs = told.legs.iter();
             legs.all(|own| (own.node, own.round) != (leg.node, leg.round))
@@ -90,7 +78,7 @@ impl Updates {
         let mut legs: Vec<Leg> = before.unwrap_or_default().into_iter().filter(is_other).collect();
         legs.extend(told.legs.iter().cloned());
         let replanned = Replanned { legs, reason: told.reason.clone() };
-        self.put((id, to), Unheard { replanned, number, due: now, pause: PAUSE_MIN });
+        self.unheard.insert((id, to), Unheard { replanned, number }, now);
     }
 
     /// Of what is told, that which is not older than what is known.
@@ -135,27 +123,21 @@ impl Site {
 
     /// Sends what is not acknowledged and is due.
     pub(super) fn say_plans(&mut self, now: Timestamp) {
-        let updates = &mut self.planning.updates;
+        let Updates { unheard, last, .. } = &mut self.planning.updates;
         for _ in 0..SAID_AT_ONCE {
-            let Some(&(_, id, to)) = updates.line.first().filter(|(due, ..)| *due <= now) else {
-                return;
-            };
-            let Some(mut unheard) = updates.take((id, to)) else { return };
+            let Some(((id, to), unheard)) = unheard.attempt_next(now) else { return };
             if unheard.number == 0 {
-                unheard.number = next(&mut updates.last, now);
+                unheard.number = next(last, now);
             }
-            unheard.due = now + unheard.pause;
-            unheard.pause = (unheard.pause * 2).min(PAUSE_MAX);
             let (instance, number) = (Instance(id), unheard.number);
             let replanned = Box::new(unheard.replanned.clone());
             let message = Message::Replanned { instance, replanned, number };
             self.out.push(Output::Send { to, message });
-            updates.put((id, to), unheard);
         }
     }
 
     pub(super) fn next_update(&self) -> Option<Timestamp> {
-        self.planning.updates.line.first().map(|(due, ..)| *due)
+        self.planning.updates.unheard.next_due()
     }
 
     /// The server that started an instance, or one in between, tells how steps are planned now.
@@ -190,7 +172,7 @@ impl Site {
     pub(crate) fn plan_heard(&mut self, from: ServerId, id: InstanceId, number: u64) {
         let updates = &mut self.planning.updates;
         if updates.unheard.get(&(id, from)).is_some_and(|it| it.number == number) {
-            updates.take((id, from));
+            updates.unheard.remove(&(id, from));
         }
     }
 }

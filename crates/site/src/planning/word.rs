@@ -22,32 +22,23 @@ use super::{key, task_id};
 use crate::Site;
 use crate::message::{Message, Stage};
 use crate::output::Output;
+use crate::retries::{Backoff, Retries};
 
-/// Back-off before a change is resent: at first, and at most.
-const PAUSE_MIN: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Back-off before a change is resent.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 /// How many are sent at a time, and of how many instances after a restart: there may be many.
 const SAID_AT_ONCE: usize = 256;
 const FOLLOWED_AT_ONCE: usize = 64;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Word {
     /// What servers have not acknowledged.
-    unheard: BTreeMap<(TaskId, ServerId), Unheard>,
-    /// The same in the order in which they are resent.
-    line: BTreeSet<(Timestamp, TaskId, ServerId)>,
+    unheard: Retries<(TaskId, ServerId), News>,
     /// The last change that is known of steps that are planned here, or of instances started here.
     heard: BTreeMap<TaskId, (u64, Stage)>,
     /// Instances that were there at the start and of which nobody was told anything since.
     recovered: BTreeSet<InstanceId>,
     last: u64,
-}
-
-#[derive(Clone, Debug)]
-struct Unheard {
-    news: News,
-    due: Timestamp,
-    pause: Duration,
 }
 
 /// How far a step is, since when, who has claimed it, and how long it took if it is over.
@@ -64,6 +55,17 @@ pub(super) struct News {
 impl News {
     pub(super) fn new(stage: Stage, since: Timestamp) -> Self {
         Self { stage, since, holder: None, took_ms: None, number: 0 }
+    }
+}
+
+impl Default for Word {
+    fn default() -> Self {
+        Self {
+            unheard: Retries::new(BACKOFF),
+            heard: BTreeMap::new(),
+            recovered: BTreeSet::new(),
+            last: 0,
+        }
     }
 }
 
@@ -105,18 +107,6 @@ impl Word {
         !is_known
     }
 
-    fn put(&mut self, (task, to): (TaskId, ServerId), unheard: Unheard) {
-        self.take((task, to));
-        self.line.insert((unheard.due, task, to));
-        self.unheard.insert((task, to), unheard);
-    }
-
-    fn take(&mut self, (task, to): (TaskId, ServerId)) -> Option<Unheard> {
-        let unheard = self.unheard.remove(&(task, to))?;
-        self.line.remove(&(unheard.due, task, to));
-        Some(unheard)
-    }
-
     /// A number that is higher than all before, also than those from before a restart.
     fn numbered(&mut self, news: News, now: Timestamp) -> News {
         if news.number != 0 {
@@ -142,8 +132,7 @@ impl Site {
         let news = word.numbered(news, now);
         for to in others.into_iter().filter(|to| *to != here) {
             self.out.push(Output::Send { to, message: step(task, &news, now) });
-            let news = news.clone();
-            word.put((task, to), Unheard { news, due: now + PAUSE_MIN, pause: PAUSE_MIN * 2 });
+            word.unheard.insert_sent((task, to), news.clone(), now);
         }
     }
 
@@ -152,25 +141,21 @@ impl Site {
         let servers: BTreeSet<ServerId> = self.other_servers().collect();
         let word = &mut self.planning.word;
         for _ in 0..SAID_AT_ONCE {
-            let Some(&(_, task, to)) = word.line.first().filter(|(due, ..)| *due <= now) else {
-                return;
-            };
-            let Some(Unheard { news, pause, .. }) = word.take((task, to)) else { return };
+            let Some(((task, to), news)) = word.unheard.attempt_next(now) else { return };
+            let message = step(task, news, now);
             // A server that has left the topology needs no word.
-            if !servers.contains(&to) {
-                continue;
+            match servers.contains(&to) {
+                true => self.out.push(Output::Send { to, message }),
+                false => drop(word.unheard.remove(&(task, to))),
             }
-            let (due, next) = (now + pause, (pause * 2).min(PAUSE_MAX));
-            self.out.push(Output::Send { to, message: step(task, &news, now) });
-            word.put((task, to), Unheard { news, due, pause: next });
         }
     }
 
     /// When something is resent.
     pub(super) fn next_word(&self) -> Option<Timestamp> {
-        let Word { line, recovered, .. } = &self.planning.word;
+        let Word { unheard, recovered, .. } = &self.planning.word;
         let recovered = (!recovered.is_empty()).then_some(self.clock.latest);
-        line.first().map(|(due, ..)| *due).into_iter().chain(recovered).min()
+        unheard.next_due().into_iter().chain(recovered).min()
     }
 
     /// Another server tells how far a step is. It may not know which planner has it meanwhile.
@@ -207,8 +192,8 @@ impl Site {
     /// Another server acknowledges how far a step is.
     pub(crate) fn step_heard(&mut self, from: ServerId, task: TaskKey, number: u64) {
         let (word, at) = (&mut self.planning.word, (task_id(task), from));
-        if word.unheard.get(&at).is_some_and(|it| it.news.number == number) {
-            word.take(at);
+        if word.unheard.get(&at).is_some_and(|news| news.number == number) {
+            word.unheard.remove(&at);
         }
     }
 
@@ -240,7 +225,7 @@ impl Site {
         let word = &mut self.planning.word;
         for (task, news) in own {
             let news = word.numbered(news, now);
-            word.put((task, server), Unheard { news, due: now, pause: PAUSE_MIN });
+            word.unheard.insert((task, server), news, now);
         }
     }
 

@@ -13,6 +13,8 @@ use legwork_model::event::{Fired, Period, ScheduleEvent, SchedulePut};
 use legwork_model::time::Timestamp;
 use legwork_org::Timetable;
 
+use crate::retries::Backoff;
+
 /// How many starts are under way at a time; the others wait in line, so whoever carries them out has room for these.
 pub const STARTS_MAX: usize = 64;
 /// What the keys of periodic starts begin with, and no others.
@@ -20,8 +22,7 @@ pub const KEY_OF_SCHEDULE: &str = "schedule:";
 /// After how long a start is asked for again of which nothing was heard.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a start waits that did not come through, at first and at most.
-const PAUSE_MIN: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(60);
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 
 #[derive(Debug)]
 pub(crate) struct Schedule {
@@ -39,7 +40,7 @@ pub(crate) struct Schedule {
     taken: Option<Taken>,
     /// It did not come through: nothing before this.
     not_before: Timestamp,
-    pause: Duration,
+    attempts: u32,
     place: Option<Place>,
 }
 
@@ -125,7 +126,7 @@ impl Book {
             next,
             taken: None,
             not_before: put_at,
-            pause: Duration::ZERO,
+            attempts: 0,
             place: None,
         };
         self.all.insert(name.clone(), schedule);
@@ -144,7 +145,7 @@ impl Book {
         if let Some(schedule) = self.all.get_mut(name) {
             schedule.is_paused = is_paused;
             schedule.taken = None;
-            (schedule.not_before, schedule.pause) = (at, Duration::ZERO);
+            (schedule.not_before, schedule.attempts) = (at, 0);
             schedule.pass(at);
         }
         self.line_up(name, None);
@@ -204,7 +205,7 @@ impl Book {
         let later = schedule.taken.as_ref().filter(|taken| taken.moment > *moment);
         if later.is_none() {
             schedule.taken = None;
-            (schedule.not_before, schedule.pause) = (*moment, Duration::ZERO);
+            (schedule.not_before, schedule.attempts) = (*moment, 0);
             self.line_up(name, None);
         }
         true
@@ -216,8 +217,8 @@ impl Book {
             return;
         }
         if let Some(schedule) = self.all.get_mut(name) {
-            schedule.pause = (2 * schedule.pause).clamp(PAUSE_MIN, PAUSE_MAX);
-            schedule.not_before = now + schedule.pause;
+            schedule.not_before = now + BACKOFF.after(schedule.attempts);
+            schedule.attempts += 1;
             let reason = reason.to_owned();
             schedule.taken = Some(Taken { moment, reason, is_under_way: false });
         }

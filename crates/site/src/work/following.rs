@@ -17,6 +17,7 @@ use crate::Site;
 use crate::input::{RequestId, Worklist};
 use crate::message::{Follow, Item, Items, Mark, Message};
 use crate::output::Output;
+use crate::retries::Backoff;
 use crate::waiting::Waiting;
 
 /// How long the first who asks for a list waits for the other servers.
@@ -26,8 +27,7 @@ const RENEWAL: Duration = Duration::from_secs(60);
 /// Nobody has asked for this long: the person is not followed any more.
 const LAPSE: Duration = Duration::from_secs(180);
 /// How long an answer is waited for before the question is asked again: at first, and at most.
-const PAUSE_MIN: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(60);
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 /// Who has not answered so many times counts as unreachable.
 const ATTEMPTS_MAX: u32 = 3;
 /// How many people's items are known at a time; beyond it those go of whom nobody has asked for longest.
@@ -208,9 +208,8 @@ impl Part {
         if self.next.take().is_some() || self.attempts == 0 {
             (self.questions.0, self.silent_since, self.attempts) = (*question, now, 0);
         }
-        let doubled = PAUSE_MIN.saturating_mul(1 << self.attempts.min(6));
+        (self.asked_at, self.due) = (now, now.plus(BACKOFF.after(self.attempts)));
         self.attempts += 1;
-        (self.asked_at, self.due) = (now, now.plus(doubled.min(PAUSE_MAX)));
         (*question, self.cursor)
     }
 
@@ -233,7 +232,7 @@ impl Part {
             Some(next) if items.question == last && items.number < next => return false,
             Some(_) => {
                 // Something was lost on the way, or it goes by an older question.
-                self.due = self.due.min(self.asked_at.plus(PAUSE_MIN).max(now));
+                self.due = self.due.min(self.asked_at.plus(BACKOFF.after(0)).max(now));
                 return false;
             }
         }

@@ -15,17 +15,17 @@ mod gauges;
 mod input;
 mod jobs;
 mod mailing;
-mod message;
+pub mod message;
 mod migration;
 mod output;
 mod planning;
+mod receive;
 mod recover;
 mod refusal;
 mod retries;
 mod schedules;
 mod settle;
 mod waiting;
-mod wire;
 mod work;
 
 use std::sync::Arc;
@@ -50,14 +50,13 @@ pub use legwork_plan::ResourceId;
 pub use legwork_schedule::{Feedback, Reason};
 pub use message::{
     Follow, Instance, Item, Items, KeyQuestion, Mark, Message, Named, Offer, ParcelId, Report,
-    Stage, Wanted,
+    Shares, Stage, Wanted,
 };
 pub use migration::outbox::Sent;
 pub use output::{Append, Ask, Call, ClosedStream, Due, FileWanted, Output};
 pub use planning::{Attempt, BrokenAt, Counts as DeadlineCounts, Reserving, Why, Wish};
 pub use refusal::{Kind, Refusal};
 pub use schedules::{KEY_OF_SCHEDULE, STARTS_MAX};
-pub use wire::Shares;
 
 use bounds::Entailed;
 use cases::Cases;
@@ -217,7 +216,7 @@ impl Site {
             }
             Input::ClosedRead { id, streams } => self.closed_read(id, &streams),
             Input::OwnRead { id, record } => self.own_read(id, record.as_deref()),
-            Input::Message { from, message } => self.hear(from, message, now),
+            Input::Message { from, message } => self.receive(from, message, now),
             Input::Link { to, is_up } => self.link(to, is_up, now),
             Input::EntriesRead { instance, to, number, from, records } => {
                 self.entries_read(instance, to, number, (from, &records));
@@ -239,44 +238,6 @@ impl Site {
         self.drop_route(id, now);
         self.drop_held(id);
         self.drop_key_start(id);
-    }
-
-    /// When `Input::Settle` is due even if nothing else comes in.
-    pub fn next_timeout(&self) -> Option<Timestamp> {
-        // Whoever follows a worklist sees other items when somebody's absence begins or ends.
-        let absence = self
-            .has_readers()
-            .then(|| self.catalog.organisation().next_absence_change(self.clock.latest))
-            .flatten();
-        let stale = (!self.work.stale.is_empty()).then_some(self.clock.latest);
-        let (parcels, arrivals) =
-            (self.migration.outbox.next_due(), self.migration.arrivals.next_due());
-        let values = self.migration.fetching.next_due();
-        let (files, catalog) = (self.migration.contents.next_due(), self.next_beat());
-        let lists = self.work.following.next_due();
-        let (held, reports) = (self.next_release(), self.next_report());
-        let (keys, endings) = (self.cases.earlier.next_due(), self.next_telling());
-        let changes = [held, reports, keys, endings].into_iter().flatten().min();
-        match self.mode() {
-            Mode::Serving if self.is_joining() => return catalog,
-            Mode::Serving => {}
-            Mode::Frozen { .. } => {
-                return [changes, catalog, self.waiting.next_due()].into_iter().flatten().min();
-            }
-            Mode::Gone { .. } => return None,
-        }
-        let (jobs, waiting) = (self.jobs.next_due(), self.waiting.next_due());
-        let due = [jobs, waiting, absence, stale, parcels, arrivals, values, files, lists, catalog];
-        let others = [
-            changes,
-            self.next_watch(),
-            self.executors.next_due(),
-            self.next_assignment(),
-            self.next_plan(),
-            self.next_start(),
-            self.next_alarm(),
-        ];
-        due.into_iter().chain(others).flatten().min()
     }
 
     /// The latest moment in what was recovered or handled: the clock must not fall behind it.

@@ -149,7 +149,7 @@ impl Site {
         }
         self.offer_loaded(id, now);
         for (from, message) in self.cases.heard.remove(&id).unwrap_or_default() {
-            self.listen(from, id, message, now);
+            self.receive_loaded(from, id, message, now);
         }
         for repeated in self.cases.repeated.remove(&id).unwrap_or_default() {
             self.answer_or_wait(repeated.id, id, repeated.wait_until, Some(true), now);

@@ -22,37 +22,96 @@ const REOFFERED_AT_ONCE: usize = 256;
 /// How long all timeouts are suspended after a jump of time.
 const GRACE: Duration = Duration::from_secs(15);
 
+/// What a site does at the end of each batch, and when it is to be called for that if no input comes.
+struct Duty {
+    settle: fn(&mut Site, Timestamp),
+    next_due: fn(&Site) -> Option<Timestamp>,
+    when_frozen: bool,
+}
+
+impl Duty {
+    const fn new(
+        settle: fn(&mut Site, Timestamp),
+        next_due: fn(&Site) -> Option<Timestamp>,
+    ) -> Self {
+        Self { settle, next_due, when_frozen: false }
+    }
+
+    /// One that has no due time of its own.
+    const fn untimed(settle: fn(&mut Site, Timestamp)) -> Self {
+        Self::new(settle, |_| None)
+    }
+
+    /// One that goes on while the server is frozen.
+    const fn also_frozen(self) -> Self {
+        Self { when_frozen: true, ..self }
+    }
+}
+
+/// All duties. Their order is behaviour: each sees what those before it have done.
+const DUTIES: [Duty; 26] = [
+    Duty::new(Site::carry_on, Site::next_release),
+    Duty::new(Site::expire_leases, |site| site.jobs.next_due()),
+    Duty::untimed(Site::follow_executors),
+    Duty::new(Site::give_turns, |site| site.migration.arrivals.next_due()),
+    // Before jobs are given out: some bring up the next ones.
+    Duty::new(Site::resend_verdicts, |site| site.executors.next_due()),
+    Duty::untimed(Site::serve_polls),
+    Duty::new(Site::assign_tasks, Site::next_assignment),
+    Duty::new(Site::follow_on, |site| site.work.following.next_due()),
+    Duty::new(Site::serve_watches, Site::next_absence).also_frozen(),
+    Duty::new(Site::answer_due, |site| site.waiting.next_due()).also_frozen(),
+    Duty::new(Site::reoffer_some, Site::next_reoffer),
+    Duty::new(Site::pass_deadlines, Site::next_alarm),
+    Duty::new(Site::settle_plans, Site::next_plan),
+    Duty::new(Site::start_due, Site::next_start),
+    Duty::new(Site::offer_again, |site| site.migration.outbox.next_due()),
+    Duty::new(Site::fetch_again, |site| site.migration.fetching.next_due()),
+    Duty::new(Site::fetch_contents_again, |site| site.migration.contents.next_due()),
+    Duty::new(Site::ask_earlier_again, |site| site.cases.earlier.next_due()),
+    Duty::new(Site::tell_over, Site::next_telling),
+    Duty::new(Site::watch, Site::next_watch),
+    Duty::new(Site::beat, Site::next_beat).also_frozen(),
+    Duty::new(Site::catch_up, Site::next_catch_up).also_frozen(),
+    Duty::new(Site::report, Site::next_report).also_frozen(),
+    Duty::untimed(Site::coordinate).also_frozen(),
+    Duty::untimed(Site::store_learned_in_time),
+    Duty::untimed(|site, _| site.evict()),
+];
+
 impl Site {
     pub(crate) fn settle(&mut self, now: Timestamp) {
         self.clock.latest = now;
         if std::mem::take(&mut self.work.recovering) {
             self.work.worklists.start_afresh();
         }
-        self.carry_on(now);
+        DUTIES.iter().for_each(|duty| (duty.settle)(self, now));
+    }
+
+    /// When `Input::Settle` is due even if nothing else comes in.
+    pub fn next_timeout(&self) -> Option<Timestamp> {
+        let due = |duty: &Duty| (duty.next_due)(self);
+        match self.mode() {
+            Mode::Serving if self.is_joining() => self.next_beat(),
+            Mode::Serving => DUTIES.iter().filter_map(due).min(),
+            Mode::Frozen { .. } => DUTIES.iter().filter(|it| it.when_frozen).filter_map(due).min(),
+            Mode::Gone { .. } => None,
+        }
+    }
+
+    fn expire_leases(&mut self, now: Timestamp) {
         let ran_out = self.jobs.expire(now);
         self.ran_out(ran_out, now);
-        self.follow_executors(now);
-        self.give_turns(now);
-        // Before jobs are given out: some bring up the next ones.
-        self.say_verdicts(now);
-        self.serve_polls(now);
-        self.assign_tasks(now);
-        self.follow_on(now);
-        self.serve_watches(now);
-        self.answer_due(now);
-        self.reoffer_some(now);
-        self.pass_deadlines(now);
-        self.settle_plans(now);
-        self.start_due(now);
-        self.offer_again(now);
-        self.fetch_again(now);
-        self.fetch_contents_again(now);
-        self.ask_earlier_again(now);
-        self.tell_over(now);
-        self.watch(now);
-        self.attend_to_change(now);
-        self.store_learned_in_time(now);
-        self.evict();
+    }
+
+    /// Readers of a worklist see other items when an absence begins or ends.
+    fn next_absence(&self) -> Option<Timestamp> {
+        let org = self.catalog.organisation();
+        self.has_readers().then(|| org.next_absence_change(self.clock.latest)).flatten()
+    }
+
+    fn next_reoffer(&self) -> Option<Timestamp> {
+        (!self.work.stale.is_empty()).then_some(self.clock.latest)
     }
 
     /// Extends leases by the unseen time and suspends all timeouts for `GRACE`, so that peers and executors can report
@@ -75,17 +134,7 @@ impl Site {
     /// What goes on while this server is frozen.
     pub(crate) fn settle_frozen(&mut self, now: Timestamp) {
         self.clock.latest = now;
-        self.serve_watches(now);
-        self.answer_due(now);
-        self.attend_to_change(now);
-    }
-
-    /// The catalog, and the change that is under way in it.
-    fn attend_to_change(&mut self, now: Timestamp) {
-        self.beat(now);
-        self.catch_up(now);
-        self.report(now);
-        self.coordinate(now);
+        DUTIES.iter().filter(|it| it.when_frozen).for_each(|duty| (duty.settle)(self, now));
     }
 
     /// Answers those whose moment has come.

@@ -11,7 +11,7 @@ use legwork_model::event::{Event, Parcel};
 use legwork_model::id::{AgentId, InstanceId, ServerId};
 use legwork_placement::Transfer;
 use legwork_sim::calm::{Calm, Seen};
-use legwork_site::{Answer, Complete, Data, ItemInfo, Message, Request, Start, Worklist};
+use legwork_site::{Answer, Complete, Data, ItemInfo, Message, Request, Start, Worklist, message};
 use serde_json::json;
 
 use super::scenario::{
@@ -113,7 +113,9 @@ impl Counted {
                 return;
             }
         };
-        if let (Message::Offer(offer), (SOURCE, TARGET)) = (message, (from, to)) {
+        if let (Message::Migration(message::Migration::Offer(offer)), (SOURCE, TARGET)) =
+            (message, (from, to))
+        {
             let is_control = matches!(offer.parcel, Parcel::Control { .. });
             let (Some(sent), true) = (&offer.entries, is_control) else { return };
             let is_activity = |event: &Event| matches!(event, Event::Completed { .. });
@@ -122,7 +124,11 @@ impl Counted {
             self.others += (sent.len() - activities) as u32;
             self.large.push(0);
             self.large_whole.push(self.written.len() as u64 * LARGE_BYTES);
-        } else if let (Message::Known { last, .. }, (TARGET, SOURCE)) = (message, (from, to)) {
+        } else if let (
+            Message::Migration(message::Migration::Known { last, .. }),
+            (TARGET, SOURCE),
+        ) = (message, (from, to))
+        {
             self.ids += last.len() as u32;
         }
     }

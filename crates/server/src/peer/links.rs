@@ -448,6 +448,7 @@ pub(super) mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::peer::Authority;
+    use legwork_site::message;
 
     pub(crate) fn server(name: &str) -> Server {
         let address = "127.0.0.1:1".into();
@@ -500,12 +501,14 @@ pub(super) mod tests {
         host.take_in(&ward);
         assert_eq!(north.reachable(), [("lab".into(), false), ("ward".into(), true)]);
         assert_eq!(ward.reachable(), [("north".into(), true), ("lab".into(), false)]);
-        north.post("ward", Message::CatalogWanted { have: 7, answer: false });
+        north.post("ward", Message::Catalog(message::Catalog::Wanted { have: 7, answer: false }));
         let mut heard = VecDeque::new();
         ward.queue.take_all(&mut heard, None);
         let said = |message: &drive::Message| {
             let drive::Message::Heard { from, message, .. } = message else { return None };
-            let Message::CatalogWanted { have, .. } = message else { return None };
+            let Message::Catalog(message::Catalog::Wanted { have, .. }) = message else {
+                return None;
+            };
             Some((from.to_string(), *have))
         };
         let heard: Vec<(String, u64)> = heard.iter().filter_map(said).collect();
@@ -525,7 +528,7 @@ pub(super) mod tests {
         peer.see_at(place);
         host.take_in(&ward);
         peer.second.open();
-        north.post("ward", Message::CatalogWanted { have: 7, answer: false });
+        north.post("ward", Message::Catalog(message::Catalog::Wanted { have: 7, answer: false }));
         let (mut heard, mut said) = (VecDeque::new(), Default::default());
         ward.queue.take_all(&mut heard, None);
         assert!(heard.iter().any(|heard| matches!(heard, drive::Message::Heard { .. })));

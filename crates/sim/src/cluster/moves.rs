@@ -7,7 +7,7 @@
 use legwork_model::id::{ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_placement::Map;
-use legwork_site::{Fate, Message, Mode};
+use legwork_site::{Fate, Message, Mode, message};
 
 use super::Cluster;
 use super::network::Envelope;
@@ -136,7 +136,11 @@ impl Cluster {
         let Envelope { from, to, message, epoch } = envelope;
         let from = self.network.name(from);
         let place = usize::from(to.0);
-        let is_catalog = matches!(message, Message::Catalog { .. } | Message::CatalogWanted { .. });
+        let is_catalog = matches!(
+            message,
+            Message::Catalog(message::Catalog::Records { .. })
+                | Message::Catalog(message::Catalog::Wanted { .. })
+        );
         let arriving = self.moves.arriving.iter_mut();
         let arriving = arriving.filter(|arriving| arriving.herald.is_none());
         for arriving in arriving.filter(|arriving| arriving.place == place) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use legwork_model::event::Event;
 use legwork_model::id::{Activity, ElementId, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
-use legwork_site::{Instance, Message, Wanted};
+use legwork_site::{Instance, Message, Wanted, message};
 
 use crate::dice::Dice;
 use crate::world::World;
@@ -174,28 +174,7 @@ impl Network {
     /// Whether something is under way that is about instances, not only about who sees what. Of
     /// the catalog there is always talk.
     pub(crate) fn carries_control(&self) -> bool {
-        let is_control = |message: &Message| match message {
-            Message::Follow(_)
-            | Message::Items(_)
-            | Message::CatalogWanted { .. }
-            | Message::Catalog { .. }
-            | Message::Report(_)
-            | Message::Moved { .. }
-            | Message::KeyWanted(_)
-            | Message::KeyUsed { .. }
-            | Message::Over { .. }
-            | Message::Load { .. }
-            | Message::Reserve(_)
-            | Message::Step { .. }
-            | Message::StepHeard { .. }
-            | Message::Replanned { .. }
-            | Message::PlanHeard { .. } => false,
-            Message::Offer(_)
-            | Message::Known { .. }
-            | Message::Taken { .. }
-            | Message::Want { .. }
-            | Message::Have { .. } => true,
-        };
+        let is_control = |message: &Message| matches!(message, Message::Migration(_));
         self.under_way.values().any(|envelope| is_control(&envelope.message))
     }
 
@@ -206,7 +185,7 @@ impl Network {
     /// An entry may be sent again, but only with the parcel it was sent with before; a value that
     /// is fetched, when it is asked for again.
     fn note(&mut self, from: ServerId, to: ServerId, message: &Message) {
-        if let Message::Offer(offer) = message {
+        if let Message::Migration(message::Migration::Offer(offer)) = message {
             let Instance(instance) = offer.id.instance;
             for entry in offer.entries.iter().flatten() {
                 let Some(activity) = entry.event.ends() else { continue };
@@ -217,12 +196,20 @@ impl Network {
                 let parcels = self.brought.entry((to, instance, activity)).or_default();
                 parcels.insert((from, offer.id.number));
             }
-        } else if let Message::Want { instance: Instance(instance), values } = message {
+        } else if let Message::Migration(message::Migration::Want {
+            instance: Instance(instance),
+            values,
+        }) = message
+        {
             for version in values {
                 let key = (from, *instance, version.clone());
                 self.values.entry(key).or_default().wanted += 1;
             }
-        } else if let Message::Have { instance: Instance(instance), values } = message {
+        } else if let Message::Migration(message::Migration::Have {
+            instance: Instance(instance),
+            values,
+        }) = message
+        {
             for value in values {
                 let version = Wanted { element: value.element, writer: value.writer.clone() };
                 self.values.entry((to, *instance, version)).or_default().had += 1;

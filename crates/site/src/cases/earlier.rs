@@ -13,7 +13,7 @@ use legwork_model::time::Timestamp;
 
 use crate::catalog::changes::Division;
 use crate::input::RequestId;
-use crate::message::{KeyQuestion, Message};
+use crate::message::{self, KeyQuestion, Message};
 use crate::output::Output;
 use crate::refusal::{Kind, Refusal};
 use crate::retries::{Backoff, Retries};
@@ -104,7 +104,7 @@ impl Site {
         let Some(asking) = self.cases.earlier.asking.attempted(&key, now) else { return };
         let question = KeyQuestion { key, versions: asking.versions };
         for to in &asking.silent {
-            let message = Message::KeyWanted(question);
+            let message = Message::Key(message::Key::Wanted(question));
             self.out.push(Output::Send { to: *to, message });
         }
     }
@@ -128,7 +128,7 @@ impl Site {
     /// long as this server has not heard of the
     /// division that is asked about, it may still start something under the key: it does not answer,
     /// and is asked again.
-    pub(crate) fn key_wanted(&mut self, from: ServerId, question: KeyQuestion, now: Timestamp) {
+    pub(crate) fn on_key_wanted(&mut self, from: ServerId, question: KeyQuestion, now: Timestamp) {
         let KeyQuestion { key, versions } = question;
         if self.divisions_here().len() < versions as usize {
             return self.ask_for_newer(from, now);
@@ -150,7 +150,10 @@ impl Site {
     pub(crate) fn answer_key_questions(&mut self, key: StreamId, is_used: bool) {
         self.cases.earlier.cleared.remove(&key);
         for (to, versions) in self.cases.earlier.questions.remove(&key).unwrap_or_default() {
-            let message = Message::KeyUsed { question: KeyQuestion { key, versions }, is_used };
+            let message = Message::Key(message::Key::Used {
+                question: KeyQuestion { key, versions },
+                is_used,
+            });
             self.out.push(Output::Send { to, message });
         }
     }
@@ -161,7 +164,7 @@ impl Site {
     }
 
     /// Another server has answered.
-    pub(crate) fn key_used(
+    pub(crate) fn on_key_used(
         &mut self,
         from: ServerId,
         question: KeyQuestion,

@@ -14,7 +14,7 @@ use legwork_model::time::Timestamp;
 
 use crate::Site;
 use crate::catalog::replicate::small_enough;
-use crate::message::{Instance, KeyQuestion, Message, Offer};
+use crate::message::{self, Instance, KeyQuestion, Message, Offer};
 use crate::output::Output;
 
 /// How long an answer is waited for before the question is sent again, together with the next offer:
@@ -84,7 +84,10 @@ impl Site {
             asked.due = now.plus(PAUSE);
             let question = KeyQuestion { key: StreamId::from(id), versions: asked.versions };
             for to in &asked.silent {
-                self.out.push(Output::Send { to: *to, message: Message::KeyWanted(question) });
+                self.out.push(Output::Send {
+                    to: *to,
+                    message: Message::Key(message::Key::Wanted(question)),
+                });
             }
         }
         None
@@ -96,7 +99,8 @@ impl Site {
             self.cases.earlier_cases.0.iter().filter(|(_, asked)| asked.silent.contains(&to));
         for (id, asked) in unanswered {
             let question = KeyQuestion { key: StreamId::from(*id), versions: asked.versions };
-            self.out.push(Output::Send { to, message: Message::KeyWanted(question) });
+            self.out
+                .push(Output::Send { to, message: Message::Key(message::Key::Wanted(question)) });
         }
     }
 
@@ -116,11 +120,11 @@ impl Site {
             let offers = self.cases.earlier_cases.0.remove(&id).map(|asked| asked.offers);
             for (to, offer) in offers.into_iter().flatten() {
                 // As if it had come to the server where the case is over.
-                self.say_taken(to, offer.id);
+                self.acknowledge(to, offer.id);
             }
         } else if asked.silent.is_empty() {
             for (from, offer) in std::mem::take(&mut asked.offers) {
-                self.hear(from, Message::Offer(offer), now);
+                self.receive(from, Message::Migration(message::Migration::Offer(offer)), now);
             }
         }
     }

@@ -16,7 +16,9 @@ use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 
 use crate::Held;
+use crate::Site;
 use crate::input::{List, RequestId};
+use crate::message::Key;
 use crate::message::Message;
 use earlier::Earlier;
 use earlier_cases::EarlierCases;
@@ -60,4 +62,13 @@ pub(crate) struct Page {
 pub(crate) struct Repeated {
     pub(crate) id: RequestId,
     pub(crate) wait_until: Option<Timestamp>,
+}
+
+impl Site {
+    pub(crate) fn on_key(&mut self, from: ServerId, message: Key, now: Timestamp) {
+        match message {
+            Key::Wanted(question) => self.on_key_wanted(from, question, now),
+            Key::Used { question, is_used } => self.on_key_used(from, question, is_used, now),
+        }
+    }
 }

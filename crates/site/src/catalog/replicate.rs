@@ -15,9 +15,9 @@ use minicbor::bytes::ByteVec;
 use crate::Site;
 use crate::catalog::chain::after;
 use crate::cluster::locks::Mode;
-use crate::message::{Message, Offer, ParcelId};
+use crate::message::length;
+use crate::message::{self, Message, Offer, ParcelId};
 use crate::output::Output;
-use crate::wire::length;
 
 /// How often a server that is not the registrar says how much it has.
 const BEAT: Duration = Duration::from_secs(30);
@@ -55,55 +55,27 @@ impl Site {
         self.catalog.log.version
     }
 
-    /// Takes what a message says about the catalog; gives back what is to be acted on now.
-    pub(crate) fn hear_catalog(
-        &mut self,
-        from: ServerId,
-        message: Message,
-        now: Timestamp,
-    ) -> Option<Message> {
+    pub(crate) fn on_catalog(&mut self, from: ServerId, message: message::Catalog, now: Timestamp) {
         match message {
-            Message::CatalogWanted { have, answer } => {
-                self.catalog_wanted(from, have, answer, now);
+            message::Catalog::Wanted { have, answer } => {
+                self.on_catalog_wanted(from, have, answer, now);
                 self.note_caught_up(now);
             }
-            Message::Catalog { from: first, before, records } => {
-                self.catalog_came(from, first, before, records, now);
+            message::Catalog::Records { from: first, before, records } => {
+                self.on_catalog_records(from, first, before, records, now);
             }
-            // Numbers mean nothing before the catalog says who is who.
-            _ if self.cluster.seat.is_none() => {}
-            Message::Offer(offer) if !self.understands(&offer) => self.hold(from, offer, now),
-            message @ (Message::Offer(_)
-            | Message::Known { .. }
-            | Message::Taken { .. }
-            | Message::Want { .. }
-            | Message::Have { .. }
-            | Message::Follow(_)
-            | Message::Items(_)
-            | Message::Report(_)
-            | Message::Moved { .. }
-            | Message::KeyWanted(_)
-            | Message::KeyUsed { .. }
-            | Message::Over { .. }
-            | Message::Load { .. }
-            | Message::Reserve(_)
-            | Message::Step { .. }
-            | Message::StepHeard { .. }
-            | Message::Replanned { .. }
-            | Message::PlanHeard { .. }) => return Some(message),
         }
-        None
     }
 
     /// Whether all that an offer speaks of is known here.
-    fn understands(&self, offer: &Offer) -> bool {
+    pub(crate) fn understands(&self, offer: &Offer) -> bool {
         let epoch = self.cluster.seat.as_ref().map(|seat| seat.topology.epoch);
         (offer.epoch.is_none() || offer.epoch <= epoch)
             && self.catalog.find(&offer.process, Some(offer.version)).is_some()
     }
 
     /// Keeps an offer until the records that it needs have come.
-    fn hold(&mut self, from: ServerId, offer: Box<Offer>, now: Timestamp) {
+    pub(crate) fn hold(&mut self, from: ServerId, offer: Box<Offer>, now: Timestamp) {
         self.hold_offer(from, offer, now);
         self.ask_for_newer(from, now);
     }
@@ -131,7 +103,7 @@ impl Site {
             return;
         }
         for ((from, _), offer) in std::mem::take(&mut self.catalog.replication.held) {
-            self.hear(from, Message::Offer(offer), now);
+            self.receive(from, Message::Migration(message::Migration::Offer(offer)), now);
         }
     }
 
@@ -146,10 +118,10 @@ impl Site {
     /// Says how much is here: who has more sends it.
     pub(crate) fn ask_catalog(&mut self, to: ServerId) {
         if self.seat().is_some() && !self.catalog.replication.is_estranged {
-            let message = Message::CatalogWanted {
+            let message = Message::Catalog(message::Catalog::Wanted {
                 have: self.catalog.log.version,
                 answer: self.wants_answer(),
-            };
+            });
             self.out.push(Output::Send { to, message });
         }
     }
@@ -190,8 +162,10 @@ impl Site {
             if is_next && record.len() <= PUSHED_BYTES_MAX {
                 pushed.insert(to, from + 1);
                 let records = vec![ByteVec::from(record.clone())];
-                self.out
-                    .push(Output::Send { to, message: Message::Catalog { from, before, records } });
+                self.out.push(Output::Send {
+                    to,
+                    message: Message::Catalog(message::Catalog::Records { from, before, records }),
+                });
             } else {
                 self.ask_catalog(to);
             }
@@ -199,7 +173,7 @@ impl Site {
     }
 
     /// Another server has so many records.
-    fn catalog_wanted(&mut self, from: ServerId, have: u64, answer: bool, now: Timestamp) {
+    fn on_catalog_wanted(&mut self, from: ServerId, have: u64, answer: bool, now: Timestamp) {
         if self.seat().is_none() || self.catalog.replication.is_estranged {
             return;
         }
@@ -211,7 +185,10 @@ impl Site {
         } else if have > self.catalog.log.version {
             self.ask_catalog(from);
         } else if answer {
-            let message = Message::CatalogWanted { have: self.catalog.log.version, answer: false };
+            let message = Message::Catalog(message::Catalog::Wanted {
+                have: self.catalog.log.version,
+                answer: false,
+            });
             self.out.push(Output::Send { to: from, message });
         }
         if self.catalog.changes().pending().is_some() {
@@ -265,11 +242,14 @@ impl Site {
             .is_some_and(|have| *have < self.catalog.log.version);
         let Some(before) = self.catalog.log.chain.at(from).filter(|_| lacks) else { return };
         let records = records.into_iter().map(ByteVec::from).collect();
-        self.out.push(Output::Send { to, message: Message::Catalog { from, before, records } });
+        self.out.push(Output::Send {
+            to,
+            message: Message::Catalog(message::Catalog::Records { from, before, records }),
+        });
     }
 
     /// Records have come from another server.
-    fn catalog_came(
+    fn on_catalog_records(
         &mut self,
         from: ServerId,
         first: u64,
@@ -361,8 +341,11 @@ impl Site {
             && let Some(before) = self.catalog.log.chain.at(self.catalog.log.version)
         {
             // Whoever it was has to find out. One without records is not answered.
-            let message =
-                Message::Catalog { from: self.catalog.log.version, before, records: Vec::new() };
+            let message = Message::Catalog(message::Catalog::Records {
+                from: self.catalog.log.version,
+                before,
+                records: Vec::new(),
+            });
             self.out.push(Output::Send { to: from, message });
         }
     }

@@ -16,7 +16,7 @@ use legwork_placement::{Change, EXCEPTIONS_MAX, Exceptions, Map, PORTION_MAX, Ru
 use crate::Site;
 use crate::catalog::access::Caller;
 use crate::catalog::changes::{Pending, SKEW_MS};
-use crate::message::{Instance, Message, Report};
+use crate::message::{self, Instance, Message, Report};
 use crate::output::Output;
 use crate::retries::Backoff;
 
@@ -153,12 +153,13 @@ impl Site {
     }
 
     /// Everything that this server has to say about a change.
-    fn reports(&self, pending: &Pending) -> Vec<Message> {
+    fn reports(&self, pending: &Pending) -> Vec<message::Registrar> {
         let is_locked = self.domain_here().is_some_and(|domain| pending.locks(domain));
         let parts = if is_locked { self.parts(pending) } else { Vec::new() };
-        let parts = parts.into_iter().map(Message::Report);
+        let parts = parts.into_iter().map(message::Registrar::Report);
         let change = pending.number;
-        let moved = self.moved_here(pending).map(|server| Message::Moved { change, server });
+        let moved =
+            self.moved_here(pending).map(|server| message::Registrar::Moved { change, server });
         parts.chain(moved).collect()
     }
 
@@ -176,11 +177,11 @@ impl Site {
         self.report(now);
     }
 
-    fn tell_registrar(&mut self, message: Message, now: Timestamp) {
+    fn tell_registrar(&mut self, message: message::Registrar, now: Timestamp) {
         let Some(here) = self.cluster.seat.as_ref().map(|seat| seat.here) else { return };
         match self.registrar() {
-            Some(registrar) if registrar == here => self.hear_report(here, &message, now),
-            Some(to) => self.out.push(Output::Send { to, message }),
+            Some(registrar) if registrar == here => self.on_registrar(here, message, now),
+            Some(to) => self.out.push(Output::Send { to, message: Message::Registrar(message) }),
             None => {}
         }
     }
@@ -247,24 +248,33 @@ impl Site {
         self.known_ids().filter(goes).filter(is_here).collect()
     }
 
-    /// A server says what the registrar has to know.
-    pub(crate) fn hear_report(&mut self, from: ServerId, message: &Message, now: Timestamp) {
-        let pending = self.catalog.changes().pending();
-        let is_of = |change| pending.is_some_and(|pending| pending.number == change);
-        if let Message::Report(report) = &message
-            && is_of(report.change)
-        {
-            self.cluster.coordination.reports.entry(from).or_default().add(report);
-        } else if let Message::Moved { change, server } = &message
-            && is_of(*change)
-            && self.speaks_for(from, *server)
-        {
-            self.cluster.coordination.moved.insert(*server);
-        } else {
-            // Of a change that is over: the sender has not heard of its end.
+    /// A server reports what it has.
+    pub(crate) fn on_report(&mut self, from: ServerId, report: &Report, now: Timestamp) {
+        if !self.is_pending(report.change) {
             return self.bring_newer(from);
         }
+        self.cluster.coordination.reports.entry(from).or_default().add(report);
         self.coordinate(now);
+    }
+
+    /// The store of a server is at its new host.
+    pub(crate) fn on_moved(
+        &mut self,
+        from: ServerId,
+        change: u32,
+        server: ServerId,
+        now: Timestamp,
+    ) {
+        if !self.is_pending(change) || !self.speaks_for(from, server) {
+            return self.bring_newer(from);
+        }
+        self.cluster.coordination.moved.insert(server);
+        self.coordinate(now);
+    }
+
+    /// Whether a change is under way. If not, the sender has not heard of its end.
+    fn is_pending(&self, change: u32) -> bool {
+        self.catalog.changes().pending().is_some_and(|pending| pending.number == change)
     }
 
     /// A server speaks for all of its domain.
@@ -310,7 +320,10 @@ impl Site {
             !self.migration.outbox.is_down(*id) && !self.has_records(*id, pending.records)
         };
         for to in self.other_servers().filter(is_behind).collect::<Vec<_>>() {
-            let message = Message::CatalogWanted { have: self.catalog.log.version, answer: true };
+            let message = Message::Catalog(message::Catalog::Wanted {
+                have: self.catalog.log.version,
+                answer: true,
+            });
             self.out.push(Output::Send { to, message });
         }
         self.coordinate(now);

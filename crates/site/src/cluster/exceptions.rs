@@ -13,7 +13,7 @@ use legwork_model::time::Timestamp;
 use legwork_placement::{Map, PORTION_MAX, Rule};
 
 use crate::Site;
-use crate::message::Message;
+use crate::message::{self, Message};
 use crate::output::Output;
 
 /// How often a server tells which exceptions are over, and how many at a time.
@@ -89,14 +89,17 @@ impl Site {
             self.cluster.endings.over.iter().take(TOLD_MAX).copied().collect();
         let Some(here) = self.cluster.seat.as_ref().map(|seat| seat.here) else { return };
         match self.registrar() {
-            Some(registrar) if registrar == here => self.told_over(here, ids, now),
-            Some(to) => self.out.push(Output::Send { to, message: Message::Over { ids } }),
+            Some(registrar) if registrar == here => self.on_over(here, ids, now),
+            Some(to) => self.out.push(Output::Send {
+                to,
+                message: Message::Registrar(message::Registrar::Over { ids }),
+            }),
             None => {}
         }
     }
 
     /// A server tells which exceptions are over.
-    pub(crate) fn told_over(&mut self, from: ServerId, ids: Vec<InstanceId>, now: Timestamp) {
+    pub(crate) fn on_over(&mut self, from: ServerId, ids: Vec<InstanceId>, now: Timestamp) {
         let Some(seat) = &self.cluster.seat else { return };
         let is_registrar = seat.topology.registrar() == Some(seat.here);
         if !is_registrar || self.catalog.changes().pending().is_some() {

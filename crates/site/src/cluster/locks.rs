@@ -15,7 +15,7 @@ use legwork_placement::Map;
 use crate::catalog::changes::{Fate, SKEW_MS};
 use crate::cluster::coordinate::Coordination;
 use crate::input::{Input, Request, RequestId};
-use crate::message::Message;
+use crate::message::{Message, Registrar};
 use crate::refusal::{Kind, Refusal};
 use crate::{Held, Site};
 
@@ -160,9 +160,12 @@ impl Site {
     pub(crate) fn next_release(&self) -> Option<Timestamp> {
         let waits = !self.cluster.locks.aside.is_empty()
             || !self.cluster.locks.starts.is_empty() && !self.is_locked();
-        let waits = waits && self.mode() == Mode::Serving;
-        let asks = self.asks_on().then_some(self.cluster.locks.ask_due);
-        waits.then_some(self.clock.latest).or(asks)
+        (waits && self.mode() == Mode::Serving).then_some(self.clock.latest)
+    }
+
+    /// When it is asked again how much catalog there is.
+    pub(crate) fn next_catch_up(&self) -> Option<Timestamp> {
+        self.asks_on().then_some(self.cluster.locks.ask_due)
     }
 
     /// Whether somebody waits here for records of the catalog.
@@ -355,10 +358,13 @@ impl Site {
             Input::Stopping => {}
             Input::Settle => self.settle_frozen(now),
             Input::Message { ref message, .. } => {
-                // All others are said again.
-                if matches!(message, Message::CatalogWanted { .. } | Message::Catalog { .. })
-                    || matches!(message, Message::Report(_) | Message::Moved { .. })
-                {
+                // All others are resent.
+                let is_of_change = matches!(
+                    message,
+                    Message::Catalog(_)
+                        | Message::Registrar(Registrar::Report(_) | Registrar::Moved { .. })
+                );
+                if is_of_change {
                     self.act(input, now);
                 }
             }

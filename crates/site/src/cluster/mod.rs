@@ -15,8 +15,11 @@ use std::sync::Arc;
 
 use legwork_model::id::ServerId;
 
+use crate::Site;
+use crate::message::Registrar;
 use coordinate::{Coordination, Reporting};
 use exceptions::Endings;
+use legwork_model::time::Timestamp;
 use locks::Locks;
 use seat::Seat;
 use watch::Watching;
@@ -42,4 +45,15 @@ pub(crate) struct Cluster {
     pub(crate) endings: Endings,
     /// Whether the servers have the load they are meant to have.
     pub(crate) watching: Watching,
+}
+
+impl Site {
+    pub(crate) fn on_registrar(&mut self, from: ServerId, message: Registrar, now: Timestamp) {
+        match message {
+            Registrar::Report(report) => self.on_report(from, &report, now),
+            Registrar::Moved { change, server } => self.on_moved(from, change, server, now),
+            Registrar::Over { ids } => self.on_over(from, ids, now),
+            Registrar::Load { written } => self.on_load(from, written, now),
+        }
+    }
 }

@@ -16,7 +16,7 @@ use legwork_placement::{Edit, Mode, Policy, Proposal, Topology, Watch, Watched};
 use crate::Site;
 use crate::catalog::access::Caller;
 use crate::input::PublishTopology;
-use crate::message::Message;
+use crate::message::{self, Message};
 use crate::output::Output;
 
 /// How often a server tells how much it has done.
@@ -70,16 +70,19 @@ impl Site {
         let Some(here) = self.cluster.seat.as_ref().map(|seat| seat.here) else { return };
         match self.registrar() {
             Some(registrar) if registrar == here => {
-                self.load_told(here, written, now);
+                self.on_load(here, written, now);
                 self.look_after(now);
             }
-            Some(to) => self.out.push(Output::Send { to, message: Message::Load { written } }),
+            Some(to) => self.out.push(Output::Send {
+                to,
+                message: Message::Registrar(message::Registrar::Load { written }),
+            }),
             None => {}
         }
     }
 
     /// A server has told how much it has done.
-    pub(crate) fn load_told(&mut self, from: ServerId, written: u64, now: Timestamp) {
+    pub(crate) fn on_load(&mut self, from: ServerId, written: u64, now: Timestamp) {
         if self.policy().is_some() {
             self.cluster.watching.told.insert(from, (written, now));
         }

@@ -255,7 +255,7 @@ impl Site {
     }
 
     /// Says the verdicts that are due, a portion at a time.
-    pub(crate) fn say_verdicts(&mut self, now: Timestamp) {
+    pub(crate) fn resend_verdicts(&mut self, now: Timestamp) {
         for _ in 0..VERDICTS_AT_ONCE {
             if self.entailed.is_enough() {
                 return;

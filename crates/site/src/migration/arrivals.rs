@@ -15,16 +15,11 @@ use legwork_placement::{knows, last_activities};
 
 use crate::Site;
 use crate::cases::step::guarded;
-use crate::message::{Instance, Message, Offer, ParcelId};
+use crate::message::{self, Instance, Message, Offer, ParcelId};
 use crate::output::Output;
 
 /// For how long the others wait for a sender that was asked.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The most messages that wait for one instance to be loaded, and the most instances that are
-/// loaded because of messages. What is beyond counts as lost on the way: it is said again.
-const HEARD_MAX: usize = 32;
-const HEARD_INSTANCES_MAX: usize = 8_192;
 
 /// Who was asked for a part of an instance, and who waits to be asked.
 #[derive(Debug, Default)]
@@ -64,87 +59,7 @@ impl Arrivals {
 }
 
 impl Site {
-    /// Another server says something about an instance.
-    pub(crate) fn hear(&mut self, from: ServerId, message: Message, now: Timestamp) {
-        self.clock.latest = now;
-        let Some(message) = self.hear_catalog(from, message, now) else { return };
-        let Instance(id) = match &message {
-            Message::Offer(offer) => offer.id.instance,
-            Message::Known { parcel, .. } | Message::Taken { parcel } => parcel.instance,
-            Message::Want { instance, .. }
-            | Message::Have { instance, .. }
-            | Message::Replanned { instance, .. } => *instance,
-            Message::Follow(_) | Message::Items(_) => return self.act_on(from, message, now),
-            Message::Report(_)
-            | Message::Moved { .. }
-            | Message::KeyWanted(_)
-            | Message::KeyUsed { .. }
-            | Message::Over { .. }
-            | Message::Load { .. }
-            | Message::Reserve(_)
-            | Message::Step { .. }
-            | Message::StepHeard { .. }
-            | Message::PlanHeard { .. } => return self.act_on(from, message, now),
-            Message::CatalogWanted { .. } | Message::Catalog { .. } => return,
-        };
-        if self.cases.instances.broken(id).is_some() {
-            return;
-        }
-        if self.cases.instances.state(id).is_some() {
-            return self.listen(from, id, message, now);
-        }
-        if self.cases.heard.len() >= HEARD_INSTANCES_MAX && !self.cases.heard.contains_key(&id) {
-            return;
-        }
-        let heard = self.cases.heard.entry(id).or_default();
-        if heard.len() < HEARD_MAX {
-            heard.push((from, message));
-        }
-        self.ask_for(id.into(), false);
-    }
-
-    /// Acts on a message about an instance that is in memory, if there is one at all.
-    pub(crate) fn listen(
-        &mut self,
-        from: ServerId,
-        id: InstanceId,
-        message: Message,
-        now: Timestamp,
-    ) {
-        if self.fits(from, id, &message) {
-            self.act_on(from, message, now);
-        }
-    }
-
-    fn act_on(&mut self, from: ServerId, message: Message, now: Timestamp) {
-        match message {
-            Message::Offer(offer) => self.offered(from, offer, now),
-            Message::Known { parcel, last } => self.known(from, parcel, last, now),
-            Message::Taken { parcel } => self.taken(from, parcel, now),
-            Message::Want { instance, values } => self.wanted(from, instance, &values),
-            Message::Have { instance, values } => self.have(instance, values, now),
-            Message::Follow(follow) => self.followed(from, follow, now),
-            Message::Items(items) => self.items_told(from, *items, now),
-            // About no instance.
-            Message::Report(_) | Message::Moved { .. } => self.hear_report(from, &message, now),
-            Message::KeyWanted(question) => self.key_wanted(from, question, now),
-            Message::KeyUsed { question, is_used } => self.key_used(from, question, is_used, now),
-            Message::Over { ids } => self.told_over(from, ids, now),
-            Message::Load { written } => self.load_told(from, written, now),
-            Message::Reserve(what) => self.hear_reserving(from, *what, now),
-            step @ Message::Step { .. } => self.step_told_by(from, step, now),
-            Message::StepHeard { task, number } => self.step_heard(from, task, number),
-            Message::Replanned { instance: Instance(id), replanned, number } => {
-                self.plan_told(from, id, (*replanned, number), now);
-            }
-            Message::PlanHeard { instance: Instance(id), number } => {
-                self.plan_heard(from, id, number);
-            }
-            Message::CatalogWanted { .. } | Message::Catalog { .. } => {}
-        }
-    }
-
-    fn offered(&mut self, from: ServerId, mut offer: Box<Offer>, now: Timestamp) {
+    pub(crate) fn on_offer(&mut self, from: ServerId, mut offer: Box<Offer>, now: Timestamp) {
         let ParcelId { instance: Instance(id), number } = offer.id;
         let (received, ended) = match self.cases.instances.state(id) {
             Some((schema, state)) => {
@@ -154,7 +69,7 @@ impl Site {
         };
         if number <= received || ended {
             // Taken before, or of no more use: the sender need not say it again.
-            self.say_taken(from, offer.id);
+            self.acknowledge(from, offer.id);
             return self.ask_next(id, from, number, now);
         }
         if self.cases.instances.state(id).is_none() {
@@ -195,8 +110,10 @@ impl Site {
             self.migration.arrivals.end(id).map(|asked| asked.waiting).unwrap_or_default();
         let until = now.plus(PATIENCE);
         self.migration.arrivals.begin(id, Asked { from, number, until, waiting });
-        self.out
-            .push(Output::Send { to: from, message: Message::Known { parcel: offer.id, last } });
+        self.out.push(Output::Send {
+            to: from,
+            message: Message::Migration(message::Migration::Known { parcel: offer.id, last }),
+        });
     }
 
     /// Algorithm 1. `None` if the definition is not known here yet.
@@ -252,7 +169,7 @@ impl Site {
         // Refused: there is no room, or it is broken. The sender tries again.
         match stored {
             Ok(()) if offer.is_part => return self.ask(from, Box::new(offer), now),
-            Ok(()) => self.say_taken(from, offer.id),
+            Ok(()) => self.acknowledge(from, offer.id),
             Err(_) => {}
         }
         self.ask_next(id, from, number, now);
@@ -283,10 +200,13 @@ impl Site {
             // Whoever comes next takes the others over.
             self.migration.arrivals.begin(id, Asked { until: now, ..asked });
         }
-        self.hear(from, Message::Offer(offer), now);
+        self.receive(from, Message::Migration(message::Migration::Offer(offer)), now);
     }
 
-    pub(crate) fn say_taken(&mut self, to: ServerId, parcel: ParcelId) {
-        self.out.push(Output::Send { to, message: Message::Taken { parcel } });
+    pub(crate) fn acknowledge(&mut self, to: ServerId, parcel: ParcelId) {
+        self.out.push(Output::Send {
+            to,
+            message: Message::Migration(message::Migration::Ack { parcel }),
+        });
     }
 }

@@ -15,7 +15,7 @@ use legwork_model::time::Timestamp;
 use legwork_placement::{Reader, sources};
 
 use crate::Site;
-use crate::message::{Instance, Message, Wanted};
+use crate::message::{self, Instance, Message, Wanted};
 use crate::output::Output;
 use crate::retries::{Backoff, Retries};
 
@@ -128,7 +128,8 @@ impl Site {
         let key = (id, self.migration.fetching.last);
         let request = Request { versions, next: attempts + 1 };
         self.migration.fetching.requests.insert(key, request, due);
-        let message = Message::Want { instance: Instance(id), values };
+        let message =
+            Message::Migration(message::Migration::Want { instance: Instance(id), values });
         self.out.push(Output::Send { to, message });
     }
 
@@ -168,7 +169,7 @@ impl Site {
     }
 
     /// Another server needs values from here.
-    pub(crate) fn wanted(&mut self, from: ServerId, instance: Instance, values: &[Wanted]) {
+    pub(crate) fn on_want(&mut self, from: ServerId, instance: Instance, values: &[Wanted]) {
         let Some((_, state)) = self.cases.instances.state(instance.0) else { return };
         let value = |wanted: &Wanted| {
             let value = state.value_by(wanted.element, &wanted.writer)?.clone();
@@ -183,12 +184,12 @@ impl Site {
         };
         let fitting = values.iter().take_while(fits).count().max(1);
         values.truncate(fitting);
-        let message = Message::Have { instance, values };
+        let message = Message::Migration(message::Migration::Have { instance, values });
         self.out.push(Output::Send { to: from, message });
     }
 
     /// Values have come.
-    pub(crate) fn have(
+    pub(crate) fn on_have(
         &mut self,
         Instance(id): Instance,
         values: Vec<FetchedValue>,

@@ -12,9 +12,13 @@ pub(crate) mod sound;
 
 use legwork_model::id::InstanceId;
 
+use crate::Site;
+use crate::message;
 use arrivals::Arrivals;
 use contents::Contents;
 use fetch::Fetching;
+use legwork_model::id::ServerId;
+use legwork_model::time::Timestamp;
 use outbox::Outbox;
 
 /// What is on its way between this server and others.
@@ -30,5 +34,23 @@ impl Migration {
     /// Whether something of an instance is under way: then it stays in memory.
     pub(crate) fn concerns(&self, id: InstanceId) -> bool {
         self.outbox.concerns(id) || self.fetching.concerns(id) || self.contents.concerns(id)
+    }
+}
+
+impl Site {
+    pub(crate) fn on_migration(
+        &mut self,
+        from: ServerId,
+        message: message::Migration,
+        now: Timestamp,
+    ) {
+        use message::Migration::{Ack, Have, Known, Offer, Want};
+        match message {
+            Offer(offer) => self.on_offer(from, offer, now),
+            Known { parcel, last } => self.on_known(from, parcel, last, now),
+            Ack { parcel } => self.on_ack(from, parcel, now),
+            Want { instance, values } => self.on_want(from, instance, &values),
+            Have { instance, values } => self.on_have(instance, values, now),
+        }
     }
 }

@@ -16,11 +16,11 @@ use legwork_placement::{Map, Transfer};
 
 use crate::Site;
 use crate::cluster::seat::Seat;
-use crate::message::{Instance, Message, Offer, ParcelId};
+use crate::message::length;
+use crate::message::{self, Instance, Message, Offer, ParcelId};
 use crate::migration::export::{Export, Extent, Missing};
 use crate::output::Output;
 use crate::retries::{Backoff, Retries};
-use crate::wire::length;
 
 /// Back-off before a parcel that was not acknowledged is offered again.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
@@ -266,7 +266,7 @@ impl Site {
     }
 
     /// The receiver has said what it knows: it gets the rest.
-    pub(crate) fn known(
+    pub(crate) fn on_known(
         &mut self,
         from: ServerId,
         parcel: ParcelId,
@@ -338,7 +338,7 @@ impl Site {
     }
 
     /// The parcel is stored at the receiver: it is done with.
-    pub(crate) fn taken(&mut self, from: ServerId, parcel: ParcelId, now: Timestamp) {
+    pub(crate) fn on_ack(&mut self, from: ServerId, parcel: ParcelId, now: Timestamp) {
         let ParcelId { instance: Instance(id), number } = parcel;
         let Some(flight) = self.migration.outbox.flights.get(&(id, from)) else { return };
         if flight.number == number {
@@ -363,7 +363,10 @@ impl Site {
         let epoch =
             self.cluster.seat.as_ref().map(|seat| seat.topology.epoch).filter(|epoch| *epoch > 1);
         let offer = Box::new(Offer { id, process, version, parcel, entries, is_part, epoch });
-        self.out.push(Output::Send { to, message: Message::Offer(offer) });
+        self.out.push(Output::Send {
+            to,
+            message: Message::Migration(message::Migration::Offer(offer)),
+        });
     }
 
     fn outgoing(&self, id: InstanceId, to: ServerId) -> Option<Outgoing> {

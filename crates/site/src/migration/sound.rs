@@ -9,7 +9,7 @@ use legwork_model::id::{Activity, ElementId, InstanceId, ServerId};
 use legwork_model::schema::Schema;
 
 use crate::Site;
-use crate::message::{Message, Offer, Wanted};
+use crate::message::{Deadline, Message, Migration, Offer, Wanted};
 use crate::output::Output;
 
 impl Site {
@@ -17,43 +17,18 @@ impl Site {
     /// told, and it counts as lost on the way.
     pub(crate) fn fits(&mut self, from: ServerId, id: InstanceId, message: &Message) -> bool {
         let fits = match message {
-            Message::Offer(offer) => self.offer_fits(id, offer),
-            Message::Known { last, .. } => {
-                self.cases.instances.state(id).is_none_or(|(schema, _)| {
-                    last.iter().all(|activity| has_activity(schema, activity))
-                })
-            }
-            Message::Have { values, .. } => self
-                .cases
-                .instances
-                .state(id)
-                .is_none_or(|(schema, _)| values.iter().all(|value| has_value(schema, value))),
-            Message::Want { values, .. } => self
-                .cases
-                .instances
-                .state(id)
-                .is_none_or(|(schema, _)| values.iter().all(|value| has_version(schema, value))),
-            Message::Replanned { replanned, .. } => {
+            Message::Migration(message) => self.migration_fits(id, message),
+            Message::Deadline(Deadline::Replanned { replanned, .. }) => {
                 self.cases.instances.state(id).is_none_or(|(schema, _)| {
                     let mut nodes = replanned.legs.iter().map(|leg| leg.node.0 as usize);
                     nodes.all(|node| node < schema.nodes.len())
                 })
             }
-            Message::Taken { .. }
-            | Message::Follow(_)
-            | Message::Items(_)
-            | Message::CatalogWanted { .. }
-            | Message::Catalog { .. }
-            | Message::Report(_)
-            | Message::Moved { .. }
-            | Message::KeyWanted(_)
-            | Message::KeyUsed { .. }
-            | Message::Over { .. }
-            | Message::Load { .. }
-            | Message::Reserve(_)
-            | Message::Step { .. }
-            | Message::StepHeard { .. }
-            | Message::PlanHeard { .. } => true,
+            Message::Catalog(_)
+            | Message::Worklist(_)
+            | Message::Registrar(_)
+            | Message::Key(_)
+            | Message::Deadline(_) => true,
         };
         if !fits {
             let text = format!(
@@ -64,6 +39,23 @@ impl Site {
             self.out.push(Output::Notice { text });
         }
         fits
+    }
+
+    fn migration_fits(&self, id: InstanceId, message: &Migration) -> bool {
+        let schema = self.cases.instances.state(id).map(|(schema, _)| schema);
+        match message {
+            Migration::Offer(offer) => self.offer_fits(id, offer),
+            Migration::Known { last, .. } => {
+                schema.is_none_or(|schema| last.iter().all(|known| has_activity(schema, known)))
+            }
+            Migration::Have { values, .. } => {
+                schema.is_none_or(|schema| values.iter().all(|value| has_value(schema, value)))
+            }
+            Migration::Want { values, .. } => {
+                schema.is_none_or(|schema| values.iter().all(|value| has_version(schema, value)))
+            }
+            Migration::Ack { .. } => true,
+        }
     }
 
     fn offer_fits(&self, id: InstanceId, offer: &Offer) -> bool {

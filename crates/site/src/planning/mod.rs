@@ -36,6 +36,7 @@ use legwork_model::time::Timestamp;
 use legwork_plan::{Planner, TaskId};
 
 use crate::Site;
+use crate::message::{Deadline, Instance};
 use admission::Admission;
 pub(crate) use alarms::{Alarm, Alarms};
 pub(crate) use busy::Turn;
@@ -51,6 +52,7 @@ pub use starts::Wish;
 use steps::Told;
 pub(crate) use steps::{leg_of, promised_for};
 pub(crate) use views::is_by_workers;
+use word::News;
 
 #[derive(Debug, Default)]
 pub(crate) struct Planning {
@@ -176,9 +178,9 @@ impl Site {
         self.follow_displaced(now);
         self.give_back_granted(now);
         self.replan_due(now);
-        self.say_plans(now);
+        self.resend_plans(now);
         self.follow_recovered(now);
-        self.say_steps(now);
+        self.resend_steps(now);
     }
 
     /// When something in planning is due.
@@ -203,4 +205,24 @@ fn key(task: TaskId) -> TaskKey {
 fn task_id(key: TaskKey) -> TaskId {
     let TaskKey { instance, node, round, part: _ } = key;
     TaskId { instance, step: node.0, round }
+}
+
+impl Site {
+    pub(crate) fn on_deadline(&mut self, from: ServerId, message: Deadline, now: Timestamp) {
+        match message {
+            Deadline::Step { task, stage, took_ms, number, ago_ms, holder } => {
+                let since = Timestamp(now.0.saturating_sub_unsigned(ago_ms));
+                let news = News { stage, since, holder, took_ms, number };
+                self.on_step(from, task, news, now);
+            }
+            Deadline::StepAck { task, number } => self.on_step_ack(from, task, number),
+            Deadline::Replanned { instance: Instance(id), replanned, number } => {
+                self.on_replanned(from, id, (*replanned, number), now);
+            }
+            Deadline::ReplannedAck { instance: Instance(id), number } => {
+                self.on_replanned_ack(from, id, number);
+            }
+            Deadline::Reserve(what) => self.on_reserve(from, *what, now),
+        }
+    }
 }

@@ -13,7 +13,7 @@ use legwork_plan::{Reservation, ResourceId, Task, TaskId};
 use super::admission::Answered;
 use super::reserving::{Attempt, Reserving, Why};
 use crate::Site;
-use crate::message::Message;
+use crate::message::{self, Message};
 use crate::output::Output;
 
 /// How often plans are looked at for what becomes late, and how often how people work: their calendars are known for some
@@ -52,11 +52,14 @@ pub(super) struct Watch {
 
 impl Site {
     pub(super) fn say(&mut self, to: ServerId, what: Reserving) {
-        self.out.push(Output::Send { to, message: Message::Reserve(Box::new(what)) });
+        self.out.push(Output::Send {
+            to,
+            message: Message::Deadline(message::Deadline::Reserve(Box::new(what))),
+        });
     }
 
     /// What another server says about reservations.
-    pub(crate) fn hear_reserving(&mut self, from: ServerId, what: Reserving, now: Timestamp) {
+    pub(crate) fn on_reserve(&mut self, from: ServerId, what: Reserving, now: Timestamp) {
         self.planner_speaks(from, now);
         match what {
             Reserving::Ask { task, attempt, hold_ms } => {

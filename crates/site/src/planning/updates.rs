@@ -18,7 +18,7 @@ use legwork_plan::TaskId;
 use super::cases::steps_of;
 use super::steps::task_of;
 use crate::Site;
-use crate::message::{Instance, Message};
+use crate::message::{self, Instance, Message};
 use crate::output::Output;
 use crate::retries::{Backoff, Retries};
 
@@ -118,11 +118,11 @@ impl Site {
             self.planning.updates.add(id, to, replanned, number, now);
         }
         self.planning.updates.know(id, number, &replanned.legs);
-        self.say_plans(now);
+        self.resend_plans(now);
     }
 
     /// Sends what is not acknowledged and is due.
-    pub(super) fn say_plans(&mut self, now: Timestamp) {
+    pub(super) fn resend_plans(&mut self, now: Timestamp) {
         let Updates { unheard, last, .. } = &mut self.planning.updates;
         for _ in 0..SAID_AT_ONCE {
             let Some(((id, to), unheard)) = unheard.attempt_next(now) else { return };
@@ -131,7 +131,8 @@ impl Site {
             }
             let (instance, number) = (Instance(id), unheard.number);
             let replanned = Box::new(unheard.replanned.clone());
-            let message = Message::Replanned { instance, replanned, number };
+            let message =
+                Message::Deadline(message::Deadline::Replanned { instance, replanned, number });
             self.out.push(Output::Send { to, message });
         }
     }
@@ -141,7 +142,7 @@ impl Site {
     }
 
     /// The server that started an instance, or one in between, tells how steps are planned now.
-    pub(crate) fn plan_told(
+    pub(crate) fn on_replanned(
         &mut self,
         from: ServerId,
         id: InstanceId,
@@ -164,12 +165,13 @@ impl Site {
                 self.show_plan(id, &told.legs);
             }
         }
-        let message = Message::PlanHeard { instance: Instance(id), number };
+        let message =
+            Message::Deadline(message::Deadline::ReplannedAck { instance: Instance(id), number });
         self.out.push(Output::Send { to: from, message });
     }
 
     /// Another server acknowledges a change of a plan.
-    pub(crate) fn plan_heard(&mut self, from: ServerId, id: InstanceId, number: u64) {
+    pub(crate) fn on_replanned_ack(&mut self, from: ServerId, id: InstanceId, number: u64) {
         let updates = &mut self.planning.updates;
         if updates.unheard.get(&(id, from)).is_some_and(|it| it.number == number) {
             updates.unheard.remove(&(id, from));

@@ -20,7 +20,7 @@ use super::cases::steps_of;
 use super::steps::{Told, is_now, task_of};
 use super::{key, task_id};
 use crate::Site;
-use crate::message::{Message, Stage};
+use crate::message::{self, Message, Stage};
 use crate::output::Output;
 use crate::retries::{Backoff, Retries};
 
@@ -137,7 +137,7 @@ impl Site {
     }
 
     /// Resends what is not acknowledged and is due.
-    pub(super) fn say_steps(&mut self, now: Timestamp) {
+    pub(super) fn resend_steps(&mut self, now: Timestamp) {
         let servers: BTreeSet<ServerId> = self.other_servers().collect();
         let word = &mut self.planning.word;
         for _ in 0..SAID_AT_ONCE {
@@ -159,16 +159,12 @@ impl Site {
     }
 
     /// Another server tells how far a step is. It may not know which planner has it meanwhile.
-    pub(crate) fn step_told_by(&mut self, from: ServerId, message: Message, now: Timestamp) {
-        let Message::Step { task, stage, took_ms, number, ago_ms, holder } = message else {
-            return;
-        };
+    pub(super) fn on_step(&mut self, from: ServerId, task: TaskKey, news: News, now: Timestamp) {
+        let News { stage, since, took_ms, number, .. } = news;
         // The instance is not read yet: without an acknowledgement this is resent.
         if self.cases.unread.contains(&task.instance) {
             return;
         }
-        let since = Timestamp(now.0.saturating_sub_unsigned(ago_ms));
-        let news = News { stage, since, holder, took_ms, number };
         // Whoever started it may have heard of the end before, on another way.
         let told = self.planning.stages.get(&task_id(task));
         let is_past = stage != Stage::Over && told.is_some_and(|it| it.stage == Stage::Over);
@@ -185,12 +181,15 @@ impl Site {
         }
         // Others of before say it once, and wait for no answer.
         if number != 0 {
-            self.out.push(Output::Send { to: from, message: Message::StepHeard { task, number } });
+            self.out.push(Output::Send {
+                to: from,
+                message: Message::Deadline(message::Deadline::StepAck { task, number }),
+            });
         }
     }
 
     /// Another server acknowledges how far a step is.
-    pub(crate) fn step_heard(&mut self, from: ServerId, task: TaskKey, number: u64) {
+    pub(crate) fn on_step_ack(&mut self, from: ServerId, task: TaskKey, number: u64) {
         let (word, at) = (&mut self.planning.word, (task_id(task), from));
         if word.unheard.get(&at).is_some_and(|news| news.number == number) {
             word.unheard.remove(&at);
@@ -263,5 +262,12 @@ impl Site {
 fn step(task: TaskId, news: &News, now: Timestamp) -> Message {
     let News { stage, since, holder, took_ms, number } = news.clone();
     let ago_ms = u64::try_from(now.since(since).as_millis()).unwrap_or(u64::MAX);
-    Message::Step { task: key(task), stage, took_ms, number, ago_ms, holder }
+    Message::Deadline(message::Deadline::Step {
+        task: key(task),
+        stage,
+        took_ms,
+        number,
+        ago_ms,
+        holder,
+    })
 }

@@ -12,7 +12,7 @@ use legwork_model::time::Timestamp;
 use legwork_org::{Cursor, Delta};
 
 use crate::Site;
-use crate::message::{Follow, Item, Items, Mark, Message};
+use crate::message::{self, Follow, Item, Items, Mark, Message};
 use crate::output::Output;
 use crate::work::items::{info, public_name};
 
@@ -149,7 +149,7 @@ impl Followers {
 
 impl Site {
     /// Another server asks to be told what there is to do for a person.
-    pub(crate) fn followed(&mut self, from: ServerId, follow: Follow, now: Timestamp) {
+    pub(crate) fn on_follow(&mut self, from: ServerId, follow: Follow, now: Timestamp) {
         self.work.followers.begin(from, follow, now);
     }
 
@@ -202,7 +202,10 @@ impl Site {
             };
             follower.number += 1;
             follower.told = Some(cursor);
-            self.out.push(Output::Send { to: *to, message: Message::Items(Box::new(items)) });
+            self.out.push(Output::Send {
+                to: *to,
+                message: Message::Worklist(message::Worklist::Items(Box::new(items))),
+            });
         }
         self.work.followers.see(agent, stands_in_for);
     }

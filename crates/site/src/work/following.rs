@@ -15,7 +15,7 @@ use legwork_org::Elsewhere;
 
 use crate::Site;
 use crate::input::{RequestId, Worklist};
-use crate::message::{Follow, Item, Items, Mark, Message};
+use crate::message::{self, Follow, Item, Items, Mark, Message};
 use crate::output::Output;
 use crate::retries::Backoff;
 use crate::waiting::Waiting;
@@ -324,13 +324,16 @@ impl Site {
             }
             let seconds = LAPSE.as_secs() as u32;
             let follow = Follow { agent: agent.clone(), question, since, seconds };
-            self.out.push(Output::Send { to: server, message: Message::Follow(follow) });
+            self.out.push(Output::Send {
+                to: server,
+                message: Message::Worklist(message::Worklist::Follow(follow)),
+            });
         }
         self.work.following.note(agent, revision);
     }
 
     /// Another server tells of a person's items.
-    pub(crate) fn items_told(&mut self, from: ServerId, items: Items, now: Timestamp) {
+    pub(crate) fn on_items(&mut self, from: ServerId, items: Items, now: Timestamp) {
         let agent = items.agent.clone();
         if self.work.following.down.contains_key(&from) {
             self.follow_link(from, true, now);
@@ -420,7 +423,10 @@ impl Site {
             self.work.following.question += 1;
             let question = self.work.following.question;
             let follow = Follow { agent: agent.clone(), question, since: None, seconds: 0 };
-            self.out.push(Output::Send { to: server, message: Message::Follow(follow) });
+            self.out.push(Output::Send {
+                to: server,
+                message: Message::Worklist(message::Worklist::Follow(follow)),
+            });
         }
     }
 }

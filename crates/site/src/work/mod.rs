@@ -11,8 +11,11 @@ use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
 use legwork_org::Worklists;
 
+use crate::Site;
+use crate::message;
 use followers::Followers;
 use following::Following;
+use legwork_model::id::ServerId;
 
 #[derive(Debug)]
 pub(crate) struct Work {
@@ -41,6 +44,20 @@ impl Work {
             recovering: false,
             stale: VecDeque::new(),
             reoffering: BTreeSet::new(),
+        }
+    }
+}
+
+impl Site {
+    pub(crate) fn on_worklist(
+        &mut self,
+        from: ServerId,
+        message: message::Worklist,
+        now: Timestamp,
+    ) {
+        match message {
+            message::Worklist::Follow(follow) => self.on_follow(from, follow, now),
+            message::Worklist::Items(items) => self.on_items(from, *items, now),
         }
     }
 }

@@ -72,7 +72,8 @@ impl Group {
                         assert_eq!(Message::from_bytes(&bytes).as_ref(), Ok(&message));
                         let about_catalog = matches!(
                             message,
-                            Message::CatalogWanted { .. } | Message::Catalog { .. }
+                            Message::Catalog(message::Catalog::Wanted { .. })
+                                | Message::Catalog(message::Catalog::Records { .. })
                         );
                         self.said += usize::from(!about_catalog);
                         if !self.cut.contains(&at) && !self.cut.contains(&to.0) {

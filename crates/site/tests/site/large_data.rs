@@ -141,7 +141,7 @@ impl Group {
                     }
                     Output::Answer { id, answer } => drop(answers.insert(id, answer)),
                     Output::Send { to, message } => {
-                        if let Message::Offer(offer) = &message {
+                        if let Message::Migration(message::Migration::Offer(offer)) = &message {
                             self.offers.push((**offer).clone());
                         }
                         let from = ServerId(place as u16);

@@ -14,7 +14,7 @@ use legwork_model::value::{Value, hex};
 use legwork_plan::{Candidate, Grant, How, Offer as PlanOffer, Task, TaskId, Window, Work};
 use legwork_site::{
     Attempt, Follow, Instance, Item, Items, KeyQuestion, Mark, Message, Named, Offer, ParcelId,
-    Report, Reserving, ResourceId, Shares, Stage, Wanted, Why,
+    Report, Reserving, ResourceId, Shares, Stage, Wanted, Why, message,
 };
 
 /// 2026-03-01T09:30:05.123Z
@@ -31,7 +31,7 @@ fn parcel() -> ParcelId {
 fn offer(entries: Option<Vec<Entry>>) -> Message {
     let passage = Passage { source: Activity::once(NodeId(1)), target: Activity::once(NodeId(2)) };
     let parcel_of_control = Parcel::Control { passages: vec![passage], order: None };
-    Message::Offer(Box::new(Offer {
+    Message::Migration(message::Migration::Offer(Box::new(Offer {
         id: parcel(),
         process: "claim".into(),
         version: 2,
@@ -39,7 +39,7 @@ fn offer(entries: Option<Vec<Entry>>) -> Message {
         entries,
         is_part: false,
         epoch: None,
-    }))
+    })))
 }
 
 fn entries() -> Vec<Entry> {
@@ -77,7 +77,7 @@ fn check(message: &Message, expected: &str) {
 fn messages_keep_their_bytes() {
     check(&offer(None), "0082008482500102030405060708090a0b0c0d0e0f100365636c61696d02820081820102");
     let mut later = offer(None);
-    if let Message::Offer(later) = &mut later {
+    if let Message::Migration(message::Migration::Offer(later)) = &mut later {
         later.epoch = Some(3);
     }
     check(&later, "0082008782500102030405060708090a0b0c0d0e0f100365636c61696d02820081820102f6f403");
@@ -86,59 +86,84 @@ fn messages_keep_their_bytes() {
         "1b0000019ca8bbc9c382008582500102030405060708090a0b0c0d0e0f100365636c61696d02820081820102828382008465636c61696d0281008182008201810700008482048401820163616e6e390383818201820381637965733903e7008102",
     );
     let mut part = offer(Some(Vec::new()));
-    if let Message::Offer(part) = &mut part {
+    if let Message::Migration(message::Migration::Offer(part)) = &mut part {
         part.is_part = true;
     }
     check(&part, "0082008682500102030405060708090a0b0c0d0e0f100365636c61696d0282008182010280f5");
     let last = vec![Activity::once(NodeId(4))];
     check(
-        &Message::Known { parcel: parcel(), last },
+        &Message::Migration(message::Migration::Known { parcel: parcel(), last }),
         "00830182500102030405060708090a0b0c0d0e0f100381820480",
     );
-    check(&Message::Taken { parcel: parcel() }, "00820282500102030405060708090a0b0c0d0e0f1003");
+    check(
+        &Message::Migration(message::Migration::Ack { parcel: parcel() }),
+        "00820282500102030405060708090a0b0c0d0e0f1003",
+    );
     let writer = Activity::once(NodeId(1));
     let values = vec![Wanted { element: ElementId(2), writer: writer.clone() }];
     check(
-        &Message::Want { instance: instance(), values },
+        &Message::Migration(message::Migration::Want { instance: instance(), values }),
         "008303500102030405060708090a0b0c0d0e0f10818202820180",
     );
     let value = Value::String("long".to_owned());
     let values = vec![FetchedValue { element: ElementId(2), writer, value }];
     check(
-        &Message::Have { instance: instance(), values },
+        &Message::Migration(message::Migration::Have { instance: instance(), values }),
         "008304500102030405060708090a0b0c0d0e0f1081830201820381646c6f6e67",
     );
-    check(&Message::CatalogWanted { have: 300, answer: false }, "00820519012c");
+    check(&Message::Catalog(message::Catalog::Wanted { have: 300, answer: false }), "00820519012c");
     let records = vec![vec![1, 2].into(), vec![].into()];
-    check(&Message::Catalog { from: 7, before: 8, records }, "00840607088242010240");
+    check(
+        &Message::Catalog(message::Catalog::Records { from: 7, before: 8, records }),
+        "00840607088242010240",
+    );
 }
 
 #[test]
 fn messages_about_changes_keep_their_bytes() {
     let Instance(id) = instance();
     let report = |after, ids, more| {
-        Message::Report(Report { change: 2, latest_ms: 1_000, after, ids, more, open: 9 })
+        Message::Registrar(message::Registrar::Report(Report {
+            change: 2,
+            latest_ms: 1_000,
+            after,
+            ids,
+            more,
+            open: 9,
+        }))
     };
     check(&report(None, Vec::new(), false), "00820986021903e8f640f409");
     check(
         &report(Some(instance()), vec![id], true),
         "00820986021903e8500102030405060708090a0b0c0d0e0f10500102030405060708090a0b0c0d0e0f10f509",
     );
-    check(&Message::Moved { change: 2, server: ServerId(3) }, "00830a0203");
-    let question = KeyQuestion { key: StreamId(7), versions: 3 };
-    check(&Message::KeyWanted(question), "00820b82500000000000000000000000000000000703");
     check(
-        &Message::KeyUsed { question, is_used: true },
+        &Message::Registrar(message::Registrar::Moved { change: 2, server: ServerId(3) }),
+        "00830a0203",
+    );
+    let question = KeyQuestion { key: StreamId(7), versions: 3 };
+    check(
+        &Message::Key(message::Key::Wanted(question)),
+        "00820b82500000000000000000000000000000000703",
+    );
+    check(
+        &Message::Key(message::Key::Used { question, is_used: true }),
         "00830c82500000000000000000000000000000000703f5",
     );
     // Of a case: whether it was there and is over.
     let question = KeyQuestion { key: StreamId::from(id), versions: 3 };
-    check(&Message::KeyWanted(question), "00820b82500102030405060708090a0b0c0d0e0f1003");
     check(
-        &Message::KeyUsed { question, is_used: false },
+        &Message::Key(message::Key::Wanted(question)),
+        "00820b82500102030405060708090a0b0c0d0e0f1003",
+    );
+    check(
+        &Message::Key(message::Key::Used { question, is_used: false }),
         "00830c82500102030405060708090a0b0c0d0e0f1003f4",
     );
-    check(&Message::Over { ids: vec![id] }, "00820d500102030405060708090a0b0c0d0e0f10");
+    check(
+        &Message::Registrar(message::Registrar::Over { ids: vec![id] }),
+        "00820d500102030405060708090a0b0c0d0e0f10",
+    );
 }
 
 fn items(items: Vec<Item>) -> Message {
@@ -147,7 +172,7 @@ fn items(items: Vec<Item>) -> Message {
         step: step.into(),
         iteration: Iteration(vec![2, 0]),
     };
-    Message::Items(Box::new(Items {
+    Message::Worklist(message::Worklist::Items(Box::new(Items {
         agent: "ann".into(),
         question: 8,
         number: 0,
@@ -156,7 +181,7 @@ fn items(items: Vec<Item>) -> Message {
         more: false,
         removed: items.iter().map(|_| named("check")).collect(),
         items,
-    }))
+    })))
 }
 
 fn item() -> Item {
@@ -180,9 +205,9 @@ fn item() -> Item {
 #[test]
 fn messages_about_worklists_keep_their_bytes() {
     let follow = |since| Follow { agent: "ann".into(), question: 7, since, seconds: 180 };
-    check(&Message::Follow(follow(None)), "0082078463616e6e07f618b4");
+    check(&Message::Worklist(message::Worklist::Follow(follow(None))), "0082078463616e6e07f618b4");
     check(
-        &Message::Follow(follow(Some(Mark([1, 2, 3, 4, 5])))),
+        &Message::Worklist(message::Worklist::Follow(follow(Some(Mark([1, 2, 3, 4, 5]))))),
         "0082078463616e6e0785010203040518b4",
     );
     check(&items(Vec::new()), "0082088663616e6e0800f6850102030405f4");
@@ -204,7 +229,7 @@ fn messages_about_worklists_keep_their_bytes() {
 
 #[test]
 fn what_a_server_has_done_keeps_its_bytes() {
-    check(&Message::Load { written: 300 }, "00820e19012c");
+    check(&Message::Registrar(message::Registrar::Load { written: 300 }), "00820e19012c");
 }
 
 #[test]
@@ -227,7 +252,7 @@ fn messages_about_reservations_keep_their_bytes() {
         offer: Some(PlanOffer { caller: 3, process: 4, case: 5 }),
         of: None,
     };
-    let reserve = |what| Message::Reserve(Box::new(what));
+    let reserve = |what| Message::Deadline(message::Deadline::Reserve(Box::new(what)));
     let ask = Reserving::Ask { task: Box::new(task), attempt: 7, hold_ms: Some(30_000) };
     check(
         &reserve(ask),
@@ -280,7 +305,11 @@ fn messages_about_plans_keep_their_bytes() {
     let told = |planned| {
         let (legs, reason) = (vec![leg(planned)], "so".to_owned());
         let replanned = Box::new(Replanned { legs, reason });
-        Message::Replanned { instance: instance(), replanned, number: 300 }
+        Message::Deadline(message::Deadline::Replanned {
+            instance: instance(),
+            replanned,
+            number: 300,
+        })
     };
     check(
         &told(None),
@@ -293,18 +322,39 @@ fn messages_about_plans_keep_their_bytes() {
     let Instance(instance) = instance();
     let task = TaskKey { instance, node: NodeId(2), round: 1, part: 0 };
     let stage = Stage::Over;
-    let step =
-        |took_ms, number| Message::Step { task, stage, took_ms, number, ago_ms: 0, holder: None };
+    let step = |took_ms, number| {
+        Message::Deadline(message::Deadline::Step {
+            task,
+            stage,
+            took_ms,
+            number,
+            ago_ms: 0,
+            holder: None,
+        })
+    };
     let id = "84500102030405060708090a0b0c0d0e0f10020100";
     // As it was said before it had a number.
     check(&step(None, 0), &format!("008310{id}02"));
     check(&step(Some(7), 0), &format!("008410{id}0207"));
     check(&step(Some(7), 300), &format!("008510{id}020719012c"));
     check(&step(None, 300), &format!("008510{id}02f619012c"));
-    let late = Message::Step { task, stage, took_ms: None, number: 300, ago_ms: 500, holder: None };
+    let late = Message::Deadline(message::Deadline::Step {
+        task,
+        stage,
+        took_ms: None,
+        number: 300,
+        ago_ms: 500,
+        holder: None,
+    });
     check(&late, &format!("008610{id}02f619012c1901f4"));
-    check(&Message::StepHeard { task, number: 300 }, &format!("008316{id}19012c"));
-    let message = Message::PlanHeard { instance: Instance(instance), number: 300 };
+    check(
+        &Message::Deadline(message::Deadline::StepAck { task, number: 300 }),
+        &format!("008316{id}19012c"),
+    );
+    let message = Message::Deadline(message::Deadline::ReplannedAck {
+        instance: Instance(instance),
+        number: 300,
+    });
     check(&message, "008315500102030405060708090a0b0c0d0e0f1019012c");
 }
 
@@ -328,7 +378,8 @@ fn the_bytes_of_an_offer_are_split_and_add_up() {
     assert!(shares.history > 20 && shares.control > 20, "{shares:?}");
     let question = offer(None);
     assert_eq!(question.shares(9), Shares { control: 9, ..Shares::default() });
-    let wanted = Message::Want { instance: instance(), values: Vec::new() };
+    let wanted =
+        Message::Migration(message::Migration::Want { instance: instance(), values: Vec::new() });
     assert_eq!(wanted.shares(9), Shares { large: 9, ..Shares::default() });
 }
 

@@ -144,11 +144,11 @@ impl Alone {
 }
 
 fn known(message: &Message) -> bool {
-    matches!(message, Message::Known { .. })
+    matches!(message, Message::Migration(message::Migration::Known { .. }))
 }
 
 fn want(message: &Message) -> bool {
-    matches!(message, Message::Want { .. })
+    matches!(message, Message::Migration(message::Migration::Want { .. }))
 }
 
 fn once(node: u32) -> Activity {
@@ -201,8 +201,8 @@ fn entries() -> Vec<Entry> {
 #[test]
 fn who_was_asked_and_is_silent_is_followed_by_who_waits() {
     let mut alone = Alone::new(CASE);
-    alone.hears(1, Message::Offer(offer(once(3), once(5), None)));
-    alone.hears(2, Message::Offer(offer(once(4), once(5), None)));
+    alone.hears(1, Message::Migration(message::Migration::Offer(offer(once(3), once(5), None))));
+    alone.hears(2, Message::Migration(message::Migration::Offer(offer(once(4), once(5), None))));
     assert_eq!(alone.told(known), [1], "one at a time");
     alone.pass(Duration::from_secs(9));
     assert!(alone.told(known).is_empty());
@@ -234,28 +234,36 @@ fn what_does_not_fit_the_definition_is_not_listened_to() {
     let mut alone = Alone::new(CASE);
     alone.ask(Request::Deploy { source: AWAY.to_owned() });
     for (number, offer) in wrong().into_iter().enumerate() {
-        alone.hears(1, Message::Offer(offer));
+        alone.hears(1, Message::Migration(message::Migration::Offer(offer)));
         assert_eq!(alone.notices.len(), number + 1, "{:?}", alone.notices);
     }
     assert!(alone.streams.keys().all(|stream| *stream == 0), "nothing was stored");
-    alone.hears(1, Message::Offer(offer(once(4), once(5), Some(entries()))));
+    alone.hears(
+        1,
+        Message::Migration(message::Migration::Offer(offer(once(4), once(5), Some(entries())))),
+    );
     let stored = alone.streams.clone();
     let id = Instance(InstanceId(7 << 80 | 1));
     let parcel = ParcelId { instance: id, number: 1 };
     let value = Value::String("x".into());
     let fetched = FetchedValue { element: ElementId(9), writer: once(1), value };
     let others = [
-        Message::Known { parcel, last: vec![unknown()] },
-        Message::Have { instance: id, values: vec![fetched] },
-        Message::Want {
+        Message::Migration(message::Migration::Known { parcel, last: vec![unknown()] }),
+        Message::Migration(message::Migration::Have { instance: id, values: vec![fetched] }),
+        Message::Migration(message::Migration::Want {
             instance: id,
             values: vec![Wanted { element: ElementId(0), writer: in_loop() }],
-        },
+        }),
     ];
     alone.notices.clear();
     let mut second = of_another;
     second.id.number = 2;
-    for message in wrong().into_iter().chain([second]).map(Message::Offer).chain(others) {
+    for message in wrong()
+        .into_iter()
+        .chain([second])
+        .map(|offer| Message::Migration(message::Migration::Offer(offer)))
+        .chain(others)
+    {
         alone.hears(1, message);
     }
     assert_eq!(alone.notices.len(), 10, "{:?}", alone.notices);
@@ -266,7 +274,10 @@ fn what_does_not_fit_the_definition_is_not_listened_to() {
 #[test]
 fn a_value_that_no_source_gives_is_asked_for_with_longer_pauses_until_a_link_comes_up() {
     let mut alone = Alone::new(CASE);
-    alone.hears(1, Message::Offer(offer(once(4), once(5), Some(entries()))));
+    alone.hears(
+        1,
+        Message::Migration(message::Migration::Offer(offer(once(4), once(5), Some(entries())))),
+    );
     assert_eq!(alone.told(want), [1]);
     for _ in 0..120 {
         alone.pass(Duration::from_secs(5));
@@ -284,9 +295,15 @@ fn a_value_that_no_source_gives_is_asked_for_with_longer_pauses_until_a_link_com
         value: Value::String("long".into()),
     };
     let stored = alone.streams.clone();
-    alone.hears(1, Message::Have { instance, values: vec![value(3)] });
+    alone.hears(
+        1,
+        Message::Migration(message::Migration::Have { instance, values: vec![value(3)] }),
+    );
     assert_eq!(alone.streams, stored);
-    alone.hears(1, Message::Have { instance, values: vec![value(1)] });
+    alone.hears(
+        1,
+        Message::Migration(message::Migration::Have { instance, values: vec![value(1)] }),
+    );
     assert_eq!(alone.streams[&instance.0.0].len(), 2);
 }
 
@@ -295,7 +312,8 @@ fn messages_about_an_instance_that_is_being_loaded_are_kept_up_to_a_limit() {
     let mut alone = Alone::new(CASE);
     alone.holds_loads = true;
     for _ in 0..1_000 {
-        alone.hears(1, Message::Offer(offer(once(3), once(5), None)));
+        alone
+            .hears(1, Message::Migration(message::Migration::Offer(offer(once(3), once(5), None))));
     }
     let loaded = alone.loaded(InstanceId(7 << 80 | 1));
     alone.feed(loaded);
@@ -352,14 +370,14 @@ fn messages() -> Vec<Message> {
     let Wanted { element, writer } = version.clone();
     let value = FetchedValue { element, writer, value: Value::String("x".into()) };
     vec![
-        Message::Offer(offer(once(3), once(5), None)),
-        Message::Offer(ordered),
-        Message::Offer(order_alone),
-        Message::Offer(finished),
-        Message::Known { parcel, last: vec![once(3)] },
-        Message::Taken { parcel },
-        Message::Want { instance, values: vec![version] },
-        Message::Have { instance, values: vec![value] },
+        Message::Migration(message::Migration::Offer(offer(once(3), once(5), None))),
+        Message::Migration(message::Migration::Offer(ordered)),
+        Message::Migration(message::Migration::Offer(order_alone)),
+        Message::Migration(message::Migration::Offer(finished)),
+        Message::Migration(message::Migration::Known { parcel, last: vec![once(3)] }),
+        Message::Migration(message::Migration::Ack { parcel }),
+        Message::Migration(message::Migration::Want { instance, values: vec![version] }),
+        Message::Migration(message::Migration::Have { instance, values: vec![value] }),
     ]
 }
 
@@ -376,8 +394,17 @@ fn whatever_comes_in_a_byte_the_server_goes_on() {
                 if alone.streams.len() > 1 {
                     alone = Alone::new(CASE);
                 }
-                if !matches!(message, Message::Offer(_)) || change % 2 == 0 {
-                    alone.hears(1, Message::Offer(offer(once(4), once(5), Some(entries()))));
+                if !matches!(message, Message::Migration(message::Migration::Offer(_)))
+                    || change % 2 == 0
+                {
+                    alone.hears(
+                        1,
+                        Message::Migration(message::Migration::Offer(offer(
+                            once(4),
+                            once(5),
+                            Some(entries()),
+                        ))),
+                    );
                 }
                 alone.hears(1, wrong);
                 alone.pass(Duration::from_secs(1));

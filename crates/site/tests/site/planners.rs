@@ -162,7 +162,8 @@ fn a_step_that_is_controlled_elsewhere_is_shown_there_as_it_is_planned_now() {
     assert_eq!(before.items[0].planned_for, Some(first.into()));
     let ill = format!("{first}: {{ absent: [{{ from: 1970-01-01 }}], ");
     // What is lost on the way is said again.
-    group.is_lost = |message| matches!(message, Message::Replanned { .. });
+    group.is_lost =
+        |message| matches!(message, Message::Deadline(message::Deadline::Replanned { .. }));
     publish_people(&mut group, &people.replace(&format!("{first}: {{ "), &ill));
     assert!(shown(&mut group, 1, instance).promised);
     let lost = list(&mut group, other, None);
@@ -173,7 +174,7 @@ fn a_step_that_is_controlled_elsewhere_is_shown_there_as_it_is_planned_now() {
     assert_eq!(after.items[0].planned_for, Some(other.into()));
     // Until it is heard, and no longer.
     group.is_lost = |message| match message {
-        Message::Replanned { .. } => panic!("{message:?}"),
+        Message::Deadline(message::Deadline::Replanned { .. }) => panic!("{message:?}"),
         _ => false,
     };
     (0..15).for_each(|_| group.pass(5_000));
@@ -314,7 +315,7 @@ fn who_was_displaced_for_a_start_that_is_given_up_is_tried_again_at_once() {
     let (first, planned) = start_with(&mut group, "letter", Wish::new(by));
     assert_eq!(planned, "write ann");
     // Her planner does not hear that the urgent one goes ahead.
-    group.is_lost = |message| matches!(message, Message::Reserve(what) if is_confirm(what));
+    group.is_lost = |message| matches!(message, Message::Deadline(message::Deadline::Reserve(what)) if is_confirm(what));
     let mut urgent = Wish::new(by);
     urgent.priority = 9;
     let instance = group.draw(1, group::HIGH);

@@ -170,7 +170,7 @@ fn what_comes_late_from_a_server_that_is_lost_does_not_tell_that_it_is_there() {
     group.away.insert(2);
     group.feed(1, Input::Link { to: ServerId(2), is_up: false });
     let late = Reserving::Release { tasks: Vec::new() };
-    let message = Message::Reserve(Box::new(late));
+    let message = Message::Deadline(message::Deadline::Reserve(Box::new(late)));
     group.feed(1, Input::Message { from: ServerId(2), message });
     (0..15).for_each(|_| group.pass(1_000));
     let told = replanned(&mut group, *bobs);
@@ -239,7 +239,7 @@ fn while_one_step_gets_new_dates_another_that_is_lost_gets_them_as_well() {
     let taken_back = |task: TaskKey, why| {
         let task = TaskId { instance, step: task.node.0, round: task.round };
         let what = Reserving::TakenBack { task: Attempt { task, attempt: 1 }, why };
-        Message::Reserve(Box::new(what))
+        Message::Deadline(message::Deadline::Reserve(Box::new(what)))
     };
     // The planners of the first one do not answer just now.
     group.away.extend([0, 2]);

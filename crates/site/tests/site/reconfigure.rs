@@ -186,7 +186,7 @@ fn moved(server: u16) -> Input {
 /// All records in one message.
 fn catalog(records: &[Vec<u8>], from: usize) -> Message {
     let records = records[from..].iter().map(|record| record.clone().into()).collect();
-    Message::Catalog { from: 0, before: 0x9E37_79B9_7F4A_7C15, records }
+    Message::Catalog(message::Catalog::Records { from: 0, before: 0x9E37_79B9_7F4A_7C15, records })
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn after_a_long_pause_a_server_starts_nothing_before_it_knows_how_much_catalog_t
     group.away = BTreeSet::from([0, 2]);
     // Said before the pause, and only heard now.
     let have = group.servers[1].streams[&0].len() as u64;
-    let said = Message::CatalogWanted { have, answer: false };
+    let said = Message::Catalog(message::Catalog::Wanted { have, answer: false });
     let heard = Input::Message { from: ServerId(0), message: said };
     for input in [Input::Jumped { by: Duration::from_secs(122) }, heard, Input::Settle] {
         group.feed(1, input);
@@ -298,7 +298,7 @@ fn a_key_that_was_used_under_other_weights_starts_nothing_twice() {
 fn a_key_is_not_called_unused_by_a_server_that_may_still_use_it() {
     let mut group = Group::new(1, 1);
     // It works on, but hears nothing of the catalog, and was declared down.
-    group.is_lost = |message| matches!(message, Message::Catalog { .. });
+    group.is_lost = |message| matches!(message, Message::Catalog(message::Catalog::Records { .. }));
     let mut change = asked(&topology(1, 0), Method::Since);
     change.without = vec!["north-2".into()];
     group.ask(0, Request::PublishTopology(change)).unwrap();
@@ -341,7 +341,7 @@ fn a_case_that_is_over_at_the_server_of_before_does_not_begin_at_its_new_one() {
     group.ask(2, Request::Abort { instance, reason: "done".to_owned() }).unwrap();
     group.publish(&topology(0, 1), Method::Except).unwrap();
     group.is_lost = |message| {
-        if let Message::Taken { parcel } = message {
+        if let Message::Migration(message::Migration::Ack { parcel }) = message {
             ACKNOWLEDGED.with_borrow_mut(|all| all.push(parcel.number));
         }
         false
@@ -358,7 +358,7 @@ fn a_case_that_is_over_at_the_server_of_before_does_not_begin_at_its_new_one() {
             is_part: false,
             epoch: Some(2),
         };
-        let message = Message::Offer(Box::new(offer));
+        let message = Message::Migration(message::Migration::Offer(Box::new(offer)));
         group.feed(1, Input::Message { from: ServerId(2), message });
         assert_eq!(group.holders(instance), [0, 2], "nothing is done twice");
     }

@@ -43,7 +43,8 @@ fn the_topology_says_up_to_which_size_a_value_travels_with_its_step() {
     group.ask(0, Request::Deploy { source: LETTER.to_owned() }).unwrap();
     group.pass(2_000);
     // Nothing that is fetched arrives.
-    group.is_lost = |message| matches!(message, Message::Want { .. });
+    group.is_lost =
+        |message| matches!(message, Message::Migration(message::Migration::Want { .. }));
     let before = start(&mut group);
     assert!(read(&mut group, before).is_err(), "its text is at the other server");
     let larger = topology(1, 1) + "small_value_bytes: 4000\n";
@@ -58,7 +59,8 @@ fn the_topology_says_up_to_which_size_a_value_travels_with_its_step() {
     // And back: what was small is large again, for whoever sends it from now on.
     group.publish(&topology(1, 1), Method::Since).unwrap();
     group.pass(2_000);
-    group.is_lost = |message| matches!(message, Message::Want { .. });
+    group.is_lost =
+        |message| matches!(message, Message::Migration(message::Migration::Want { .. }));
     let last = start(&mut group);
     assert!(read(&mut group, last).is_err());
 }

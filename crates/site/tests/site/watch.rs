@@ -44,7 +44,10 @@ impl Registrar {
 
     fn pass_half(&mut self, written: u64) {
         self.now += MINUTE / 2;
-        self.feed(Input::Message { from: ServerId(1), message: Message::Load { written } });
+        self.feed(Input::Message {
+            from: ServerId(1),
+            message: Message::Registrar(message::Registrar::Load { written }),
+        });
         self.feed(Input::Settle);
     }
 

@@ -157,7 +157,7 @@ fn where_nobody_has_anything_to_do_it_is_promised_at_once() {
 fn a_start_that_is_refused_although_it_could_be_promised_does_not_count_as_promised() {
     let mut group = crane::group();
     // The promise waits for the planner of the crane.
-    group.is_lost = |message| matches!(message, Message::Reserve(_));
+    group.is_lost = |message| matches!(message, Message::Deadline(message::Deadline::Reserve(_)));
     let (request, instance) = crane::asked(&mut group, 1, "parcel", Some(100));
     let id = group.send(1, request);
     assert!(!group.answers.contains_key(&id));

@@ -25,7 +25,7 @@ fn left(group: &Group, place: usize) -> usize {
 }
 
 fn is_step(message: &Message) -> bool {
-    matches!(message, Message::Step { .. })
+    matches!(message, Message::Deadline(message::Deadline::Step { .. }))
 }
 
 /// A tour, who checks it, and the server that keeps their plan.
@@ -67,7 +67,7 @@ fn that_a_step_is_begun_or_left_is_said_until_its_planner_has_heard_it() {
     assert_eq!((begun(&group, planner), left(&group, planner)), (1, 1));
     // Until it is heard, and no longer.
     group.is_lost = |message| match message {
-        Message::Step { .. } => panic!("{message:?}"),
+        Message::Deadline(message::Deadline::Step { .. }) => panic!("{message:?}"),
         _ => false,
     };
     (0..15).for_each(|_| group.pass(5_000));
@@ -149,7 +149,8 @@ fn how_long_a_step_took_is_learned_once_however_often_it_is_told() {
     run(&mut group, 5);
     claim(&mut group, 2, instance, "sign", "sam");
     run(&mut group, 2);
-    group.is_lost = |message| matches!(message, Message::StepHeard { .. });
+    group.is_lost =
+        |message| matches!(message, Message::Deadline(message::Deadline::StepAck { .. }));
     group.pass(HOUR / 2);
     group.ask(2, done(instance, "sign", "sam")).unwrap();
     run(&mut group, 10);

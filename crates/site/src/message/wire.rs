@@ -12,7 +12,7 @@ use legwork_model::value::Value;
 use minicbor::encode::Write;
 use minicbor::{Decoder, Encode, Encoder};
 
-use crate::message::Message;
+use super::{Message, Migration, Worklist};
 
 /// What the bytes on a link are spent on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Message {
     pub fn shares(&self, bytes: u64) -> Shares {
         let none = Shares::default();
         match self {
-            Self::Offer(offer) => {
+            Self::Migration(Migration::Offer(offer)) => {
                 let entries = offer.entries.as_deref().unwrap_or_default();
                 let mut base = self.base();
                 let all: u64 = entries.iter().map(|entry| length(entry, &mut base)).sum();
@@ -69,52 +69,27 @@ impl Message {
                 let history = all.saturating_sub(small);
                 Shares { history, small, control: bytes.saturating_sub(all), ..none }
             }
-            Self::Follow(_) | Self::Items(_) => Shares { worklist: bytes, ..none },
-            Self::Want { .. } | Self::Have { .. } => Shares { large: bytes, ..none },
-            Self::Known { .. }
-            | Self::Taken { .. }
-            | Self::CatalogWanted { .. }
-            | Self::Catalog { .. }
-            | Self::Report(_)
-            | Self::Moved { .. }
-            | Self::KeyWanted(_)
-            | Self::KeyUsed { .. }
-            | Self::Over { .. }
-            | Self::Load { .. }
-            | Self::Reserve(_)
-            | Self::Step { .. }
-            | Self::StepHeard { .. }
-            | Self::PlanHeard { .. }
-            | Self::Replanned { .. } => Shares { control: bytes, ..none },
+            Self::Migration(Migration::Want { .. } | Migration::Have { .. }) => {
+                Shares { large: bytes, ..none }
+            }
+            Self::Worklist(_) => Shares { worklist: bytes, ..none },
+            Self::Migration(Migration::Known { .. } | Migration::Ack { .. })
+            | Self::Catalog(_)
+            | Self::Registrar(_)
+            | Self::Key(_)
+            | Self::Deadline(_) => Shares { control: bytes, ..none },
         }
     }
 
     /// The moment that the others are told from.
     fn base(&self) -> RecordedAt {
-        let first = match self {
-            Self::Offer(offer) => {
-                let entries = offer.entries.as_ref();
-                entries.and_then(|entries| entries.first()).map(|entry| entry.at)
-            }
-            Self::Items(items) => items.items.first().map(|item| item.offered_at),
-            Self::Known { .. }
-            | Self::Taken { .. }
-            | Self::Want { .. }
-            | Self::Have { .. }
-            | Self::Follow(_)
-            | Self::CatalogWanted { .. }
-            | Self::Catalog { .. }
-            | Self::Report(_)
-            | Self::Moved { .. }
-            | Self::KeyWanted(_)
-            | Self::KeyUsed { .. }
-            | Self::Over { .. }
-            | Self::Load { .. }
-            | Self::Reserve(_)
-            | Self::Step { .. }
-            | Self::StepHeard { .. }
-            | Self::PlanHeard { .. }
-            | Self::Replanned { .. } => None,
+        let first = if let Self::Migration(Migration::Offer(offer)) = self {
+            let entries = offer.entries.as_ref();
+            entries.and_then(|entries| entries.first()).map(|entry| entry.at)
+        } else if let Self::Worklist(Worklist::Items(items)) = self {
+            items.items.first().map(|item| item.offered_at)
+        } else {
+            None
         };
         RecordedAt(first.unwrap_or_default())
     }

@@ -1,0 +1,93 @@
+//! How steps are reserved, replanned and followed on the way to a deadline.
+
+use legwork_model::event::{RecordedAt, Replanned, TaskKey};
+use legwork_model::id::{AgentId, InstanceId};
+use minicbor::{Decode, Encode};
+
+use super::Instance;
+use crate::planning::Reserving;
+
+/// About planned steps. Numbers 15 and 17 to 19 were of messages that are sent no more.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat, context_bound = "AsRef<RecordedAt>")]
+pub enum Deadline {
+    /// How far a planned step is, to its planner and to the server that started the instance: resent until acknowledged.
+    #[n(16)]
+    Step {
+        #[n(0)]
+        task: TaskKey,
+        #[n(1)]
+        stage: Stage,
+        /// How long it took, in milliseconds of working time, if that is known.
+        #[n(2)]
+        took_ms: Option<u64>,
+        /// Of the change, at the server that told of it first: higher each time. 0 if it is said once.
+        #[cbor(n(3), skip_if = "is_none")]
+        number: u64,
+        /// For how long it is so.
+        #[cbor(n(4), skip_if = "is_none")]
+        ago_ms: u64,
+        /// Who has claimed it.
+        #[n(5)]
+        holder: Option<AgentId>,
+    },
+    /// Steps of an instance are planned otherwise from now on: resent until acknowledged.
+    #[n(20)]
+    Replanned {
+        #[n(0)]
+        instance: Instance,
+        #[n(1)]
+        replanned: Box<Replanned>,
+        /// Of the change, at the server that started the instance: higher each time.
+        #[n(2)]
+        number: u64,
+    },
+    /// The change is acknowledged.
+    #[n(21)]
+    ReplannedAck {
+        #[n(0)]
+        instance: Instance,
+        #[n(1)]
+        number: u64,
+    },
+    /// Word of a step is acknowledged.
+    #[n(22)]
+    StepAck {
+        #[n(0)]
+        task: TaskKey,
+        #[n(1)]
+        number: u64,
+    },
+    /// Reservations in plans: see `planning`. Numbers 15 and 17 to 19 were of the messages that these replaced.
+    #[n(23)]
+    Reserve(#[n(0)] Box<Reserving>),
+}
+
+impl Deadline {
+    pub(crate) fn instance(&self) -> Option<InstanceId> {
+        match self {
+            Self::Replanned { instance: Instance(id), .. } => Some(*id),
+            Self::Step { .. }
+            | Self::StepAck { .. }
+            | Self::ReplannedAck { .. }
+            | Self::Reserve(_) => None,
+        }
+    }
+}
+
+/// How far a promised step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Stage {
+    /// Nobody works on it, or nobody any more.
+    #[n(0)]
+    Waiting,
+    #[n(1)]
+    Begun,
+    #[n(2)]
+    Over,
+}
+
+fn is_none(number: &u64) -> bool {
+    *number == 0
+}

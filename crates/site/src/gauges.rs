@@ -40,7 +40,7 @@ impl Site {
             schedules: self.schedules.len(),
             schedules_missed: self.schedules.missed(),
             sent: self.migration.outbox.sent(),
-            deadlines: self.deadlines(),
+            deadlines: self.planning.deadlines(),
         }
     }
 }

@@ -187,7 +187,7 @@ impl Site {
             self.begin(now);
         }
         match self.mode() {
-            Mode::Serving if self.is_joining() => self.act_joining(input, now),
+            Mode::Serving if self.cluster.is_joining() => self.act_joining(input, now),
             Mode::Serving => self.act(input, now),
             Mode::Frozen { .. } => self.act_frozen(input, now),
             Mode::Gone { .. } => self.act_gone(input),
@@ -236,8 +236,8 @@ impl Site {
     fn cancelled(&mut self, id: RequestId, now: Timestamp) {
         drop(self.waiting.take(id));
         self.drop_route(id, now);
-        self.drop_held(id);
-        self.drop_key_start(id);
+        self.cluster.drop_held(id);
+        self.cases.drop_key_start(id);
     }
 
     /// The latest moment in what was recovered or handled: the clock must not fall behind it.
@@ -305,38 +305,37 @@ impl Site {
 
     /// Carries a request out, or holds it until what it needs is in memory.
     fn admit(&mut self, held: Held, now: Timestamp) {
-        match self.needs_loading(&held.request) {
+        match self.cases.needs_loading(&held.request) {
             Some(stream) => self.load(stream, held),
             None => self.carry_out(held, now),
         }
     }
 
-    fn carry_out(&mut self, held: Held, now: Timestamp) {
-        let Held { id, caller, request } = held;
-        let fit = self.require_room().and_then(|()| self.require_here(&request));
-        if let Err(refusal) = fit {
+    fn carry_out(&mut self, Held { id, caller, request }: Held, now: Timestamp) {
+        if let Err(refusal) = self.require_room().and_then(|()| self.require_here(&request)) {
             return self.answer(id, Err(refusal));
         }
+        let catalog = &self.catalog;
         let answer = match request {
             Request::Deploy { source } => self.deploy(&caller, &source, now),
-            Request::Definitions { after, limit } => self.definitions(&caller, after, limit),
+            Request::Definitions { after, limit } => catalog.definitions(&caller, after, limit),
             Request::DefinitionVersions { process, after, limit } => {
-                caller.require_any().and_then(|()| self.definition_versions(&process, after, limit))
+                catalog.definition_versions(&caller, &process, after, limit)
             }
             Request::Definition { process, version } => {
-                caller.require_any().and_then(|()| self.definition(&process, version))
+                catalog.definition(&caller, &process, version)
             }
             Request::PublishOrganisation { source } => self.publish(&caller, &source, now),
             Request::Organisation { version } => return self.organisation(id, &caller, version),
             Request::OrganisationVersions { after, limit } => {
-                self.organisation_versions(&caller, after, limit)
+                catalog.organisation_versions(&caller, after, limit)
             }
             Request::PublishTopology(asked) => self.publish_topology(&caller, &asked, now),
             Request::Reconfiguration => self.reconfiguration(&caller),
             Request::Undo { why } => self.undo(&caller, why, now),
             Request::Topology { epoch } => return self.topology(id, &caller, epoch),
             Request::TopologyVersions { after, limit } => {
-                self.topology_versions(&caller, after, limit)
+                catalog.topology_versions(&caller, after, limit)
             }
             Request::Start(start) => return self.start(id, caller, start, now),
             Request::Show { instance, wait_until } => {
@@ -349,7 +348,7 @@ impl Site {
             Request::Suspend { instance, reason } => self.suspend(&caller, instance, reason, now),
             Request::Resume { instance, reason } => self.resume(&caller, instance, reason, now),
             Request::Abort { instance, reason } => self.abort(&caller, instance, reason, now),
-            Request::Incidents { limit, after } => self.incidents(&caller, limit, after),
+            Request::Incidents { limit, after } => self.cases.incidents(&caller, limit, after),
             Request::Resolve { activity, resolution } => {
                 self.resolve(&caller, &activity, resolution, now)
             }
@@ -362,8 +361,8 @@ impl Site {
             }
             Request::Complete(complete) => self.complete(&caller, complete, now),
             Request::Activate(activate) => return self.activate(id, &caller, activate, now),
-            Request::CompleteJobs { worker: by, jobs } => {
-                self.complete_jobs(&caller, &by, jobs, now)
+            Request::CompleteJobs { worker, jobs } => {
+                self.complete_jobs(&caller, &worker, jobs, now)
             }
             Request::FailJobs { worker, jobs } => self.fail_jobs(&caller, &worker, jobs, now),
             Request::ExtendJobs { jobs, lease, .. } => self.extend_jobs(&caller, &jobs, lease, now),
@@ -376,7 +375,7 @@ impl Site {
                 self.issue_token(&caller, name, hash, &scopes, now)
             }
             Request::RevokeToken { name } => self.revoke_token(&caller, name, now),
-            Request::Tokens { after, limit } => self.list_tokens(&caller, after.as_deref(), limit),
+            Request::Tokens { after, limit } => catalog.list_tokens(&caller, after, limit),
             Request::WhoAmI => Ok(caller.told()),
             Request::RequireAdmin => caller.require_admin().map(|()| Answer::Done),
             Request::RequireFiles | Request::RequireControl(..) => caller.may_ask(),

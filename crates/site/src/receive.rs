@@ -61,7 +61,7 @@ impl Site {
         match message {
             Message::Migration(message) => self.on_migration(from, message, now),
             Message::Catalog(message) => self.on_catalog(from, message, now),
-            Message::Worklist(message) => self.on_worklist(from, message, now),
+            Message::Worklist(message) => self.work.on_worklist(from, message, now),
             Message::Registrar(message) => self.on_registrar(from, message, now),
             Message::Key(message) => self.on_key(from, message, now),
             Message::Deadline(message) => self.on_deadline(from, message, now),

@@ -11,8 +11,10 @@ use legwork_model::id::{InstanceId, StreamId, StreamKind};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 
+use crate::cases::Cases;
 use crate::cases::instances::Slot;
 use crate::cases::step::guarded;
+use crate::catalog::Catalog;
 use crate::input::{Request, Stream, Subject};
 use crate::output::Output;
 use crate::{Held, Site};
@@ -28,6 +30,63 @@ enum Failure {
     /// The snapshot was written by another version: only the records count.
     SnapshotUnreadable,
     Broken(String),
+}
+
+impl Cases {
+    /// The stream a request needs and that is not in memory.
+    pub(crate) fn needs_loading(&self, request: &Request) -> Option<StreamId> {
+        if let Request::Start(start) = request {
+            // Whether a start with a key is a repetition only the key's stream can tell.
+            return start.key.as_ref().map(|key| key.stream);
+        }
+        let instance = match request.subject() {
+            Subject::Instance(instance) | Subject::Order(instance) | Subject::Task(instance) => {
+                instance
+            }
+            Subject::Activity(activity, _) => activity.instance,
+            Subject::Other => return None,
+        };
+        let at_hand = self.instances.state(instance).is_some();
+        (!at_hand && self.instances.broken(instance).is_none()).then_some(instance.into())
+    }
+}
+
+impl Catalog {
+    fn rebuild(&self, stream: &Stream) -> Result<Rebuilt, Failure> {
+        let broken = |reason: String| Failure::Broken(reason);
+        let records = stream
+            .records
+            .iter()
+            .map(|bytes| Record::from_bytes(bytes))
+            .collect::<Result<Vec<Record<Event>>, _>>()
+            .map_err(|error| broken(error.to_string()))?;
+        let (schema, state, before) = match &stream.snapshot {
+            Some((version, bytes)) => {
+                let state = State::from_bytes(bytes).map_err(|_| Failure::SnapshotUnreadable)?;
+                let schema = self.schema_of(state.process(), state.version()).map_err(broken)?;
+                (schema.clone(), replay_on(&schema, state, &records), *version)
+            }
+            None => {
+                let first = records.first().and_then(|record| record.events.first());
+                let Some(created) = first.and_then(Event::beginning) else {
+                    return Err(broken("its history does not begin with its start".to_owned()));
+                };
+                let schema = self.schema_of(&created.process, created.version).map_err(broken)?;
+                let state = engine::replay(&schema, records.iter())
+                    .ok_or_else(|| broken("its history cannot be replayed".to_owned()))?;
+                (schema, state, 0)
+            }
+        };
+        let version = before + records.len() as u64;
+        Ok(Rebuilt { schema, state, version })
+    }
+
+    pub(crate) fn schema_of(&self, process: &str, version: u32) -> Result<Arc<Schema>, String> {
+        let deployed = self
+            .find(process, Some(version))
+            .ok_or_else(|| format!("process `{process}` version {version} is not known here"))?;
+        deployed.schema().cloned().map_err(str::to_owned)
+    }
 }
 
 impl Site {
@@ -51,7 +110,7 @@ impl Site {
                 return self.recover_plans(&stream);
             }
             StreamKind::Mail => self.recover_mail(&stream),
-            StreamKind::Executors => self.recover_learned(&stream),
+            StreamKind::Executors => self.executors.recover_learned(&stream),
             StreamKind::Schedules => {
                 self.cases.loads.remove(&StreamId::SCHEDULES);
                 return self.recover_schedules(&stream);
@@ -86,23 +145,6 @@ impl Site {
         self.catalog.log.faults.extend(faults);
         self.follow_topology();
         self.work.worklists = Self::empty_worklists(&self.config, &self.catalog);
-    }
-
-    /// The stream a request needs and that is not in memory.
-    pub(crate) fn needs_loading(&self, request: &Request) -> Option<StreamId> {
-        if let Request::Start(start) = request {
-            // Whether a start with a key is a repetition only the key's stream can tell.
-            return start.key.as_ref().map(|key| key.stream);
-        }
-        let instance = match request.subject() {
-            Subject::Instance(instance) | Subject::Order(instance) | Subject::Task(instance) => {
-                instance
-            }
-            Subject::Activity(activity, _) => activity.instance,
-            Subject::Other => return None,
-        };
-        let at_hand = self.cases.instances.state(instance).is_some();
-        (!at_hand && self.cases.instances.broken(instance).is_none()).then_some(instance.into())
     }
 
     pub(crate) fn load(&mut self, stream: StreamId, held: Held) {
@@ -143,7 +185,7 @@ impl Site {
             self.expect_promises(id);
             self.recall_deadline(id);
         }
-        self.deadline_loaded(id);
+        self.cases.deadline_loaded(id);
         for held in self.cases.loading.remove(&id.into()).unwrap_or_default() {
             self.carry_out(held, now);
         }
@@ -155,7 +197,7 @@ impl Site {
             self.answer_or_wait(repeated.id, id, repeated.wait_until, Some(true), now);
         }
         if is_open || self.cases.instances.get(id).is_some_and(|slot| !slot.is_over()) {
-            self.drop_questions(id.into());
+            self.cases.drop_questions(id.into());
         } else {
             self.answer_key_questions(id.into(), is_there);
         }
@@ -168,7 +210,7 @@ impl Site {
 
     /// Replays a stream into its slot. False if it has to be loaded once more, as a whole.
     fn take_in(&mut self, id: InstanceId, stream: &Stream, is_open: bool, now: Timestamp) -> bool {
-        let rebuilt = guarded(|| self.rebuild(stream));
+        let rebuilt = guarded(|| self.catalog.rebuild(stream));
         match rebuilt.unwrap_or_else(|panic| Err(Failure::Broken(panic))) {
             Ok(Rebuilt { schema, state, version }) => {
                 self.clock.latest = self.clock.latest.max(state.latest());
@@ -208,43 +250,6 @@ impl Site {
                 true
             }
         }
-    }
-
-    fn rebuild(&self, stream: &Stream) -> Result<Rebuilt, Failure> {
-        let broken = |reason: String| Failure::Broken(reason);
-        let records = stream
-            .records
-            .iter()
-            .map(|bytes| Record::from_bytes(bytes))
-            .collect::<Result<Vec<Record<Event>>, _>>()
-            .map_err(|error| broken(error.to_string()))?;
-        let (schema, state, before) = match &stream.snapshot {
-            Some((version, bytes)) => {
-                let state = State::from_bytes(bytes).map_err(|_| Failure::SnapshotUnreadable)?;
-                let schema = self.schema_of(state.process(), state.version()).map_err(broken)?;
-                (schema.clone(), replay_on(&schema, state, &records), *version)
-            }
-            None => {
-                let first = records.first().and_then(|record| record.events.first());
-                let Some(created) = first.and_then(Event::beginning) else {
-                    return Err(broken("its history does not begin with its start".to_owned()));
-                };
-                let schema = self.schema_of(&created.process, created.version).map_err(broken)?;
-                let state = engine::replay(&schema, records.iter())
-                    .ok_or_else(|| broken("its history cannot be replayed".to_owned()))?;
-                (schema, state, 0)
-            }
-        };
-        let version = before + records.len() as u64;
-        Ok(Rebuilt { schema, state, version })
-    }
-
-    pub(crate) fn schema_of(&self, process: &str, version: u32) -> Result<Arc<Schema>, String> {
-        let deployed = self
-            .catalog
-            .find(process, Some(version))
-            .ok_or_else(|| format!("process `{process}` version {version} is not known here"))?;
-        deployed.schema().cloned().map_err(str::to_owned)
     }
 }
 

@@ -209,7 +209,7 @@ mod tests {
         let mut retries = retries();
         for key in [1, 2] {
             retries.insert_sent(key, "offer", Timestamp(0));
-            (0..5).for_each(|_| drop(retries.attempted(&key, Timestamp(0))));
+            (0..5).for_each(|_| _ = retries.attempted(&key, Timestamp(0)));
         }
         retries.hurry_if(|key| *key == 2, Timestamp(10));
         assert_eq!(retries.first_due(Timestamp(10)), Some(2));

@@ -70,7 +70,7 @@ const DUTIES: [Duty; 26] = [
     Duty::new(Site::fetch_contents_again, |site| site.migration.contents.next_due()),
     Duty::new(Site::ask_earlier_again, |site| site.cases.earlier.next_due()),
     Duty::new(Site::tell_over, Site::next_telling),
-    Duty::new(Site::watch, Site::next_watch),
+    Duty::new(Site::watch, |site| site.cluster.next_watch()),
     Duty::new(Site::beat, Site::next_beat).also_frozen(),
     Duty::new(Site::catch_up, Site::next_catch_up).also_frozen(),
     Duty::new(Site::report, Site::next_report).also_frozen(),
@@ -92,7 +92,7 @@ impl Site {
     pub fn next_timeout(&self) -> Option<Timestamp> {
         let due = |duty: &Duty| (duty.next_due)(self);
         match self.mode() {
-            Mode::Serving if self.is_joining() => self.next_beat(),
+            Mode::Serving if self.cluster.is_joining() => self.next_beat(),
             Mode::Serving => DUTIES.iter().filter_map(due).min(),
             Mode::Frozen { .. } => DUTIES.iter().filter(|it| it.when_frozen).filter_map(due).min(),
             Mode::Gone { .. } => None,
@@ -117,7 +117,7 @@ impl Site {
     /// Extends leases by the unseen time and suspends all timeouts for `GRACE`, so that peers and executors can report
     /// first.
     pub(crate) fn jumped(&mut self, by: Duration, now: Timestamp) {
-        self.doubt_catalog(by, now);
+        self.cluster.doubt_catalog(by, now);
         let until = now.plus(GRACE);
         // A second jump within the grace period, or as long after it, is ignored; else a server that is always slow would
         // never time anyone out.
@@ -126,9 +126,9 @@ impl Site {
         }
         self.clock.grace_until = until;
         self.jobs.prolong(by);
-        self.listen_to_executors(by, until);
-        self.listen_to_planners(until);
-        self.watch_anew(now);
+        self.executors.listen_to_executors(by, until);
+        self.planning.listen_to_planners(until);
+        self.cluster.watch_anew(now);
     }
 
     /// What goes on while this server is frozen.
@@ -221,7 +221,7 @@ impl Site {
         let schema = schema.clone();
         let (mut undoable, mut abandoned) = (Vec::new(), Vec::new());
         for open in state.open(&schema) {
-            let resolved = self.resolved(&schema, state, &open.activity);
+            let resolved = self.catalog.resolved(&schema, state, &open.activity);
             let key = ItemKey { instance: id, activity: open.activity };
             let Some(item) = self.work.worklists.item(&key) else { continue };
             self.work.worklists.offer(&key, &schema, &resolved, item.offered_at);
@@ -261,7 +261,9 @@ impl Site {
         let stuck: Vec<Activity> = state
             .incidents(schema)
             .filter(|(_, incident)| matches!(incident, Incident::NobodyCanDoIt { .. }))
-            .filter(|(activity, _)| !self.resolved(schema, state, activity).actors.is_empty())
+            .filter(|(activity, _)| {
+                !self.catalog.resolved(schema, state, activity).actors.is_empty()
+            })
             .map(|(activity, _)| activity)
             .collect();
         for activity in stuck {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use legwork_engine::{self as engine, Command, Rejection};
 use legwork_model::event::Created;
-use legwork_model::id::{ActivityId, InstanceId, ServerId, StreamId};
+use legwork_model::id::{ActivityId, InstanceId, StreamId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 
 use crate::answer::{Answer, IncidentView, InstanceInfo};
+use crate::cases::Cases;
 use crate::cases::Page;
 use crate::cases::instances::Slot;
 use crate::cases::step::{broken, no_instance};
@@ -26,13 +27,52 @@ use crate::{Held, Site};
 pub(crate) const PAGE_MAX: usize = 1_000;
 const REASON_BYTES_MAX: usize = 4_096;
 
+impl Cases {
+    fn info_with_result(&self, id: InstanceId) -> Result<InstanceInfo, Refusal> {
+        if let Some(reason) = self.instances.broken(id) {
+            return Err(broken(id, reason));
+        }
+        let slot = self.instances.get(id).ok_or_else(|| no_instance(id))?;
+        let mut info = slot.whole_info(id);
+        if slot.has_ended()
+            && let Some(state) = slot.state.as_deref()
+        {
+            info.result = view::named(&slot.schema, state.results(&slot.schema));
+        }
+        Ok(info)
+    }
+
+    pub(crate) fn incidents(
+        &self,
+        caller: &Caller,
+        limit: usize,
+        after: Option<InstanceId>,
+    ) -> Result<Answer, Refusal> {
+        caller.require_admin()?;
+        let limit = limit.clamp(1, PAGE_MAX);
+        let mut found: Vec<IncidentView> = Vec::new();
+        let mut more = false;
+        for (id, slot) in self.instances.with_incidents(after) {
+            if found.len() >= limit {
+                more = true;
+                break;
+            }
+            // Instances with incidents are kept in memory; see `Instances::evict`.
+            if let Some(state) = slot.state.as_deref() {
+                found.extend(view::incidents(&slot.schema, state, id));
+            }
+        }
+        Ok(Answer::Incidents { incidents: found, more })
+    }
+}
+
 impl Site {
     pub(crate) fn start(&mut self, id: RequestId, caller: Caller, start: Start, now: Timestamp) {
         let may_start = self.may_start(&caller, &start);
         if may_start.is_ok() && self.is_locked() {
             return self.hold_start(Held { id, caller, request: Request::Start(start) });
         }
-        if may_start.is_ok() && self.seeks_promise(&start) {
+        if may_start.is_ok() && self.planning.seeks_promise(&start) {
             return self.seek_promise(id, caller, start, now);
         }
         let started = may_start.and_then(|()| self.start_now(&caller, &start, now));
@@ -46,36 +86,12 @@ impl Site {
     pub(crate) fn may_start(&self, caller: &Caller, start: &Start) -> Result<(), Refusal> {
         caller.require_start()?;
         // A start under a key comes here without having been looked at before.
-        self.require_joined()?;
+        self.cluster.require_joined()?;
         if let Some(agent) = &start.agent {
             caller.require_work_as(agent)?;
-            self.require_known(agent)?;
+            self.catalog.require_known(agent)?;
         }
         Ok(())
-    }
-
-    /// Refuses to start what another server of the domain controls there.
-    pub(crate) fn require_placed(&self, id: InstanceId) -> Result<(), Refusal> {
-        let Some(seat) = &self.cluster.seat else { return Ok(()) };
-        // By its id everybody finds who has started it.
-        if self.belongs_here(id) && id.server() == seat.here {
-            return Ok(());
-        }
-        Err(placed_elsewhere(seat.topology.starter(seat.here, id)))
-    }
-
-    /// The same of a start with a key, wherever its id was drawn: of a key that was not used yet one
-    /// server alone decides, the one that has its spread now.
-    pub(crate) fn require_placed_now(&self, id: InstanceId) -> Result<(), Refusal> {
-        self.require_placed(id)?;
-        let domain = self.domain_here();
-        let found = self.cluster.seat.as_ref().zip(domain).and_then(|(seat, domain)| {
-            Some((seat.here, seat.topology.domain(domain)?.chain.newest().server(id.spread())))
-        });
-        match found {
-            Some((here, now)) if now != here => Err(placed_elsewhere(Some(now))),
-            Some(_) | None => Ok(()),
-        }
     }
 
     pub(crate) fn start_now(
@@ -85,7 +101,7 @@ impl Site {
         now: Timestamp,
     ) -> Result<(), Refusal> {
         let id = start.instance;
-        self.require_placed(id)?;
+        self.cluster.require_placed(id)?;
         if self.cases.instances.get(id).is_some() || self.cases.instances.broken(id).is_some() {
             let message = format!("there is an instance {id} already");
             return Err(Refusal::new(Kind::Conflict, "instance_exists", message));
@@ -170,6 +186,7 @@ impl Site {
         let Waiting::End { instance, started } = waiting else { return };
         let answer = match started {
             Some(repeated) => self
+                .cases
                 .info_with_result(*instance)
                 .map(|info| Answer::Started { instance: Box::new(info), repeated: *repeated }),
             None => self.view(*instance).map(|view| Answer::Instance(Box::new(view))),
@@ -177,22 +194,8 @@ impl Site {
         self.answer(id, answer);
     }
 
-    fn info_with_result(&self, id: InstanceId) -> Result<InstanceInfo, Refusal> {
-        if let Some(reason) = self.cases.instances.broken(id) {
-            return Err(broken(id, reason));
-        }
-        let slot = self.cases.instances.get(id).ok_or_else(|| no_instance(id))?;
-        let mut info = slot.whole_info(id);
-        if slot.has_ended()
-            && let Some(state) = slot.state.as_deref()
-        {
-            info.result = view::named(&slot.schema, state.results(&slot.schema));
-        }
-        Ok(info)
-    }
-
     fn view(&self, id: InstanceId) -> Result<crate::answer::InstanceView, Refusal> {
-        let info = self.info_with_result(id)?;
+        let info = self.cases.info_with_result(id)?;
         let (schema, state) = self.cases.instances.state(id).ok_or_else(|| no_instance(id))?;
         Ok(view::instance(self.cluster.seat.as_ref(), schema, state, info))
     }
@@ -222,8 +225,9 @@ impl Site {
         records: &[Vec<u8>],
     ) {
         let Some(page) = self.cases.histories.remove(&id) else { return };
-        let answer = view::history(&self.catalog, instance, first, records, page, self.seat());
-        let starter = first.is_none().then(|| self.starter_of(instance)).flatten();
+        let answer =
+            view::history(&self.catalog, instance, first, records, page, self.cluster.seat());
+        let starter = first.is_none().then(|| self.cluster.starter_of(instance)).flatten();
         let answer = answer.map_err(|refusal| refusal.at(starter));
         self.answer(id, answer);
     }
@@ -332,7 +336,7 @@ impl Site {
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_admin()?;
-        let (schema, own) = self.activity(activity)?;
+        let (schema, own) = self.cases.activity(activity)?;
         let resolution = match resolution {
             Resolution::Retry => engine::Resolution::Retry,
             Resolution::Choose(answer) => {
@@ -359,35 +363,6 @@ impl Site {
         }
         self.command(instance, command, now).map(|()| Answer::Done)
     }
-
-    pub(crate) fn incidents(
-        &self,
-        caller: &Caller,
-        limit: usize,
-        after: Option<InstanceId>,
-    ) -> Result<Answer, Refusal> {
-        caller.require_admin()?;
-        let limit = limit.clamp(1, PAGE_MAX);
-        let mut found: Vec<IncidentView> = Vec::new();
-        let mut more = false;
-        for (id, slot) in self.cases.instances.with_incidents(after) {
-            if found.len() >= limit {
-                more = true;
-                break;
-            }
-            // Instances with incidents are kept in memory; see `Instances::evict`.
-            if let Some(state) = slot.state.as_deref() {
-                found.extend(view::incidents(&slot.schema, state, id));
-            }
-        }
-        Ok(Answer::Incidents { incidents: found, more })
-    }
-}
-
-fn placed_elsewhere(at: Option<ServerId>) -> Refusal {
-    let message = "the weights of the domain say that another server starts this; ask there, with \
-                   an id drawn anew";
-    Refusal::new(Kind::Conflict, "placed_elsewhere", message).at(at)
 }
 
 pub(crate) fn too_many_waiting() -> Refusal {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use legwork_model::id::{InstanceId, ServerId, StreamId, StreamKind};
 use legwork_model::time::Timestamp;
 
+use crate::cases::Cases;
 use crate::catalog::changes::Division;
 use crate::input::RequestId;
 use crate::message::{self, KeyQuestion, Message};
@@ -55,6 +56,26 @@ impl Earlier {
     }
 }
 
+impl Cases {
+    /// A case is open here: who has asked about it gets no answer.
+    pub(crate) fn drop_questions(&mut self, stream: StreamId) {
+        self.earlier.questions.remove(&stream);
+    }
+
+    /// Whoever asked has hung up.
+    pub(crate) fn drop_key_start(&mut self, id: RequestId) {
+        for asking in self.earlier.asking.values_mut() {
+            asking.starts.retain(|held| held.id != id);
+        }
+    }
+
+    /// All requests that wait for answers.
+    pub(crate) fn take_key_waiters(&mut self) -> Vec<RequestId> {
+        let asking = std::mem::take(&mut self.earlier).asking.remove_range(..);
+        asking.into_iter().flat_map(|(_, asking)| asking.starts).map(|held| held.id).collect()
+    }
+}
+
 impl Site {
     /// How many divisions the domain has had, and who had a spread before.
     fn earlier_servers(&self, id: InstanceId) -> (u32, BTreeSet<ServerId>) {
@@ -66,7 +87,7 @@ impl Site {
 
     /// All divisions that the domain of this server has had, as far as known here.
     pub(crate) fn divisions_here(&self) -> &[Division] {
-        let domain = self.domain_here();
+        let domain = self.cluster.domain_here();
         domain.map_or(&[], |domain| self.catalog.changes().divisions(domain))
     }
 
@@ -158,11 +179,6 @@ impl Site {
         }
     }
 
-    /// A case is open here: who has asked about it gets no answer.
-    pub(crate) fn drop_questions(&mut self, stream: StreamId) {
-        self.cases.earlier.questions.remove(&stream);
-    }
-
     /// Another server has answered.
     pub(crate) fn on_key_used(
         &mut self,
@@ -188,7 +204,7 @@ impl Site {
                 .map(|asking| asking.starts)
                 .unwrap_or_default()
             {
-                let refusal = self.elsewhere(from);
+                let refusal = self.cluster.elsewhere(from);
                 self.answer(held.id, Err(refusal));
             }
             return;
@@ -212,19 +228,6 @@ impl Site {
         for (_, asking) in self.cases.earlier.asking.remove_range(..) {
             asking.starts.into_iter().for_each(|held| self.hold_start(held));
         }
-    }
-
-    /// Whoever asked has hung up.
-    pub(crate) fn drop_key_start(&mut self, id: RequestId) {
-        for asking in self.cases.earlier.asking.values_mut() {
-            asking.starts.retain(|held| held.id != id);
-        }
-    }
-
-    /// All requests that wait for answers.
-    pub(crate) fn take_key_waiters(&mut self) -> Vec<RequestId> {
-        let asking = std::mem::take(&mut self.cases.earlier).asking.remove_range(..);
-        asking.into_iter().flat_map(|(_, asking)| asking.starts).map(|held| held.id).collect()
     }
 }
 

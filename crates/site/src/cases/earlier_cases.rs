@@ -13,6 +13,7 @@ use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 
 use crate::Site;
+use crate::cases::Cases;
 use crate::catalog::replicate::small_enough;
 use crate::message::{self, Instance, KeyQuestion, Message, Offer};
 use crate::output::Output;
@@ -36,6 +37,13 @@ struct Asked {
     due: Timestamp,
     /// The last offer of each sender.
     offers: BTreeMap<ServerId, Box<Offer>>,
+}
+
+impl Cases {
+    /// A case begins here: nobody has to be asked about it any more.
+    pub(crate) fn case_begins(&mut self, id: InstanceId) {
+        self.earlier_cases.0.remove(&id);
+    }
 }
 
 impl Site {
@@ -129,16 +137,11 @@ impl Site {
         }
     }
 
-    /// A case begins here: nobody has to be asked about it any more.
-    pub(crate) fn case_begins(&mut self, id: InstanceId) {
-        self.cases.earlier_cases.0.remove(&id);
-    }
-
     /// The weights of the domain have changed: what was answered does not count any more.
     pub(crate) fn restart_case_questions(&mut self, now: Timestamp) {
         for asked in std::mem::take(&mut self.cases.earlier_cases.0).into_values() {
             for (from, offer) in asked.offers {
-                self.hold_offer(from, offer, now);
+                self.catalog.hold_offer(from, offer, now);
             }
         }
     }

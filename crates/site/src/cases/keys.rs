@@ -11,6 +11,7 @@ use legwork_model::event::{KeyEvent, Record};
 use legwork_model::id::{InstanceId, StreamId};
 use legwork_model::time::Timestamp;
 
+use crate::cases::Cases;
 use crate::cases::Repeated;
 use crate::input::{Key, Request, Start, Stream};
 use crate::output::{Append, Output};
@@ -22,6 +23,14 @@ use crate::{Held, Site};
 struct Use {
     instance: InstanceId,
     request: u64,
+}
+
+impl Cases {
+    /// Whether a start under a key waits for nothing but to be carried out.
+    fn is_found_for(&self, key: StreamId) -> bool {
+        let waiting = self.loading.get(&key).into_iter().flatten();
+        waiting.into_iter().any(|held| matches!(&held.request, Request::Start(it) if is_found(it)))
+    }
 }
 
 impl Site {
@@ -71,29 +80,30 @@ impl Site {
                 Ok(None)
             }
             Ok(None) if !self.is_unused_elsewhere(stream, start.instance) => {
-                self.require_placed_now(start.instance)?;
+                self.cluster.require_placed_now(start.instance)?;
                 let instance = start.instance;
                 let held = Held { id, caller, request: Request::Start(start) };
                 self.ask_earlier(stream, instance, held, now);
                 Ok(None)
             }
             // What it asks for is being looked for: it would stand in its own way.
-            Ok(None) if self.is_sought(stream) && !is_found(&start) => {
-                self.wait_for_search(stream, Held { id, caller, request: Request::Start(start) });
+            Ok(None) if self.planning.is_sought(stream) && !is_found(&start) => {
+                self.planning
+                    .wait_for_search(stream, Held { id, caller, request: Request::Start(start) });
                 Ok(None)
             }
             // It was found at once, and is about to be started.
-            Ok(None) if self.is_found_for(stream) && !is_found(&start) => {
+            Ok(None) if self.cases.is_found_for(stream) && !is_found(&start) => {
                 self.load(stream, Held { id, caller, request: Request::Start(start) });
                 Ok(None)
             }
-            Ok(None) if self.seeks_promise(&start) => {
-                self.require_placed_now(start.instance)?;
+            Ok(None) if self.planning.seeks_promise(&start) => {
+                self.cluster.require_placed_now(start.instance)?;
                 self.seek_promise(id, caller, start, now);
                 Ok(None)
             }
             Ok(None) => {
-                self.require_placed_now(start.instance)?;
+                self.cluster.require_placed_now(start.instance)?;
                 self.start_now(&caller, &start, now)?;
                 let used = Use { instance: start.instance, request };
                 self.record_use(stream, used, now);
@@ -101,12 +111,6 @@ impl Site {
                 Ok(Some(used))
             }
         }
-    }
-
-    /// Whether a start under a key waits for nothing but to be carried out.
-    fn is_found_for(&self, key: StreamId) -> bool {
-        let waiting = self.cases.loading.get(&key).into_iter().flatten();
-        waiting.into_iter().any(|held| matches!(&held.request, Request::Start(it) if is_found(it)))
     }
 
     fn record_use(&mut self, key: StreamId, used: Use, now: Timestamp) {

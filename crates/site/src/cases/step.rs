@@ -18,8 +18,10 @@ use legwork_model::time::Timestamp;
 use legwork_org::{ItemKey, Performers, Resolved};
 
 use crate::Site;
+use crate::cases::Cases;
 use crate::cases::instances::Slot;
 use crate::cases::summary::Summary;
+use crate::catalog::Catalog;
 use crate::cluster::seat::Standing;
 use crate::jobs::demand::{Demanded, demanded};
 use crate::jobs::{JobKey, Offer};
@@ -29,6 +31,29 @@ use crate::refusal::{Kind, Refusal};
 
 /// A state larger than this is not stored as a snapshot.
 const SNAPSHOT_BYTES_MAX: usize = 1 << 20;
+
+impl Catalog {
+    /// Who may do an activity under the organisation in force.
+    pub(crate) fn resolved(&self, schema: &Schema, state: &State, activity: &Activity) -> Resolved {
+        let org = self.organisation();
+        let nobody = Rule::Any(Vec::new());
+        let who = schema.node(activity.node).who().unwrap_or(&nobody);
+        org.resolve(who, &History { schema, state: Some(state) })
+    }
+}
+
+impl Cases {
+    /// The activity an id names, in an instance that is in memory.
+    pub(crate) fn activity(&self, id: &ActivityId) -> Result<(Arc<Schema>, Activity), Refusal> {
+        let (schema, _) =
+            self.instances.state(id.instance).ok_or_else(|| no_instance(id.instance))?;
+        let node = schema.node_named(&id.step).ok_or_else(|| {
+            let what = format!("step `{}` in process `{}`", id.step, schema.process);
+            Refusal::not_found("no_such_activity", what)
+        })?;
+        Ok((schema.clone(), Activity { node: node.id, iteration: id.iteration.clone() }))
+    }
+}
 
 impl Site {
     /// Starts an instance.
@@ -152,7 +177,7 @@ impl Site {
             if !self.standing(id).controls(schema, &decision.state, activity.node) {
                 continue;
             }
-            if !self.resolved(schema, &decision.state, &activity).actors.is_empty() {
+            if !self.catalog.resolved(schema, &decision.state, &activity).actors.is_empty() {
                 continue;
             }
             let incident = Incident::NobodyCanDoIt { rule: who.to_string() };
@@ -186,14 +211,6 @@ impl Site {
             Some(seat) => Standing::Among(seat.at(id), &self.executors),
             None => Standing::Alone,
         }
-    }
-
-    /// Who may do an activity under the organisation in force.
-    pub(crate) fn resolved(&self, schema: &Schema, state: &State, activity: &Activity) -> Resolved {
-        let org = self.catalog.organisation();
-        let nobody = Rule::Any(Vec::new());
-        let who = schema.node(activity.node).who().unwrap_or(&nobody);
-        org.resolve(who, &History { schema, state: Some(state) })
     }
 
     pub(crate) fn commit(
@@ -320,7 +337,7 @@ impl Site {
                     if self.work.worklists.item(&key).is_some() {
                         self.work.worklists.release(&key);
                     } else if self.has_contents(id, schema, state, activity) {
-                        let resolved = self.resolved(schema, state, activity);
+                        let resolved = self.catalog.resolved(schema, state, activity);
                         self.work.worklists.offer(&key, schema, &resolved, now);
                     }
                 }
@@ -356,7 +373,7 @@ impl Site {
                 jobs.push(open.activity);
                 continue;
             }
-            let resolved = self.resolved(&schema, state, &open.activity);
+            let resolved = self.catalog.resolved(&schema, state, &open.activity);
             // An organisation was published, and the server died before its consequences were
             // drawn here.
             let nobody = matches!(open.incident, Some(Incident::NobodyCanDoIt { .. }));
@@ -460,17 +477,6 @@ impl Site {
         self.out.push(Output::Broken { instance: id, reason: reason.clone() });
         self.migration.contents.forget(id);
         self.cases.instances.mark_broken(id, reason);
-    }
-
-    /// The activity an id names, in an instance that is in memory.
-    pub(crate) fn activity(&self, id: &ActivityId) -> Result<(Arc<Schema>, Activity), Refusal> {
-        let (schema, _) =
-            self.cases.instances.state(id.instance).ok_or_else(|| no_instance(id.instance))?;
-        let node = schema.node_named(&id.step).ok_or_else(|| {
-            let what = format!("step `{}` in process `{}`", id.step, schema.process);
-            Refusal::not_found("no_such_activity", what)
-        })?;
-        Ok((schema.clone(), Activity { node: node.id, iteration: id.iteration.clone() }))
     }
 }
 

@@ -13,6 +13,7 @@ use legwork_org::Organisation;
 
 use crate::answer::{AgentInfo, Answer};
 use crate::bounds::Limits;
+use crate::catalog::Catalog;
 use crate::catalog::Deployed;
 use crate::catalog::access::{Caller, Scope};
 use crate::catalog::changes::Pending;
@@ -22,6 +23,88 @@ use crate::refusal::{Kind, Refusal};
 use crate::{Site, page};
 
 const NAME_BYTES_MAX: usize = 64;
+
+impl Catalog {
+    pub(crate) fn definitions(
+        &self,
+        caller: &Caller,
+        after: Option<Arc<str>>,
+        limit: usize,
+    ) -> Result<Answer, Refusal> {
+        caller.require_any()?;
+        let (definitions, more) = page(self.list(after.as_deref()), limit);
+        Ok(Answer::Definitions { definitions, more })
+    }
+
+    pub(crate) fn definition_versions(
+        &self,
+        caller: &Caller,
+        process: &str,
+        after: u32,
+        limit: usize,
+    ) -> Result<Answer, Refusal> {
+        caller.require_any()?;
+        let deployed = self.versions(process);
+        if deployed.is_empty() {
+            return Err(Refusal::not_found("no_such_process", format!("process `{process}`")));
+        }
+        let all = deployed.iter().skip(after as usize).map(Deployed::version_info);
+        let (versions, more) = page(all, limit);
+        Ok(Answer::Versions { versions, more })
+    }
+
+    pub(crate) fn definition(
+        &self,
+        caller: &Caller,
+        process: &str,
+        version: Option<u32>,
+    ) -> Result<Answer, Refusal> {
+        caller.require_any()?;
+        let deployed = self.find(process, version).ok_or_else(|| {
+            let version = version.map(|number| format!(" version {number}")).unwrap_or_default();
+            Refusal::not_found("no_such_process", format!("process `{process}`{version}"))
+        })?;
+        Ok(Answer::Definition { info: deployed.info(), source: deployed.source.clone() })
+    }
+
+    pub(crate) fn organisation_versions(
+        &self,
+        caller: &Caller,
+        after: u32,
+        limit: usize,
+    ) -> Result<Answer, Refusal> {
+        caller.require_any()?;
+        let (versions, more) = page(self.editions(after), limit);
+        Ok(Answer::Versions { versions, more })
+    }
+
+    fn organisation_now(&self) -> Result<Answer, Refusal> {
+        self.organisation_in_force()?;
+        let published = self.published();
+        let agents = published
+            .organisation
+            .agents()
+            .iter()
+            .map(|agent| AgentInfo { agent: agent.id.clone(), name: agent.name.clone() })
+            .collect();
+        Ok(Answer::Organisation {
+            version: published.version,
+            source: published.source.clone(),
+            agents,
+        })
+    }
+
+    pub(crate) fn list_tokens(
+        &self,
+        caller: &Caller,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<Answer, Refusal> {
+        caller.require_admin()?;
+        let (tokens, more) = page(self.tokens.list(after.as_deref()), limit);
+        Ok(Answer::Tokens { tokens, more })
+    }
+}
 
 impl Site {
     /// Takes a definition into service if it passes the check. Deploying the latest version once
@@ -33,7 +116,7 @@ impl Site {
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_admin()?;
-        self.require_registrar()?;
+        self.cluster.require_registrar()?;
         let (checked, warnings) = self.catalog.check(source).map_err(Refusal::check_failed)?;
         let process = checked.schema.process.clone();
         let versions = self.catalog.versions(&process);
@@ -79,44 +162,6 @@ impl Site {
         Err(Refusal::new(Kind::Conflict, "too_many_definitions", message))
     }
 
-    pub(crate) fn definitions(
-        &self,
-        caller: &Caller,
-        after: Option<Arc<str>>,
-        limit: usize,
-    ) -> Result<Answer, Refusal> {
-        caller.require_any()?;
-        let (definitions, more) = page(self.catalog.list(after.as_deref()), limit);
-        Ok(Answer::Definitions { definitions, more })
-    }
-
-    pub(crate) fn definition_versions(
-        &self,
-        process: &str,
-        after: u32,
-        limit: usize,
-    ) -> Result<Answer, Refusal> {
-        let deployed = self.catalog.versions(process);
-        if deployed.is_empty() {
-            return Err(Refusal::not_found("no_such_process", format!("process `{process}`")));
-        }
-        let all = deployed.iter().skip(after as usize).map(Deployed::version_info);
-        let (versions, more) = page(all, limit);
-        Ok(Answer::Versions { versions, more })
-    }
-
-    pub(crate) fn definition(
-        &self,
-        process: &str,
-        version: Option<u32>,
-    ) -> Result<Answer, Refusal> {
-        let deployed = self.catalog.find(process, version).ok_or_else(|| {
-            let version = version.map(|number| format!(" version {number}")).unwrap_or_default();
-            Refusal::not_found("no_such_process", format!("process `{process}`{version}"))
-        })?;
-        Ok(Answer::Definition { info: deployed.info(), source: deployed.source.clone() })
-    }
-
     /// Puts an organisation in force. Open items are offered anew under it.
     pub(crate) fn publish(
         &mut self,
@@ -125,7 +170,7 @@ impl Site {
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_admin()?;
-        self.require_registrar()?;
+        self.cluster.require_registrar()?;
         let (organisation, mut findings) = Organisation::parse(source);
         let has_errors = findings.iter().any(|finding| finding.severity == Severity::Error);
         let organisation = match organisation {
@@ -157,23 +202,12 @@ impl Site {
         Ok(Answer::Published { version, unchanged: false, warnings: findings })
     }
 
-    pub(crate) fn organisation_versions(
-        &self,
-        caller: &Caller,
-        after: u32,
-        limit: usize,
-    ) -> Result<Answer, Refusal> {
-        caller.require_any()?;
-        let (versions, more) = page(self.catalog.editions(after), limit);
-        Ok(Answer::Versions { versions, more })
-    }
-
     /// The organisation in force, or another version: that one is read from the store.
     pub(crate) fn organisation(&mut self, id: RequestId, caller: &Caller, version: Option<u32>) {
         let answer = match caller.require_any() {
             Err(refusal) => Err(refusal),
             Ok(()) if version.is_none_or(|asked| asked == self.catalog.published().version) => {
-                self.organisation_now()
+                self.catalog.organisation_now()
             }
             Ok(()) => match version.and_then(|asked| self.catalog.edition(asked)) {
                 Some(edition) => {
@@ -212,22 +246,6 @@ impl Site {
         self.answer(id, found.ok_or_else(|| no_edition(None)));
     }
 
-    fn organisation_now(&self) -> Result<Answer, Refusal> {
-        self.organisation_in_force()?;
-        let published = self.catalog.published();
-        let agents = published
-            .organisation
-            .agents()
-            .iter()
-            .map(|agent| AgentInfo { agent: agent.id.clone(), name: agent.name.clone() })
-            .collect();
-        Ok(Answer::Organisation {
-            version: published.version,
-            source: published.source.clone(),
-            agents,
-        })
-    }
-
     pub(crate) fn issue_token(
         &mut self,
         caller: &Caller,
@@ -237,7 +255,7 @@ impl Site {
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_admin()?;
-        self.require_registrar()?;
+        self.cluster.require_registrar()?;
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(plain) {
             let message = format!(
@@ -275,7 +293,7 @@ impl Site {
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_admin()?;
-        self.require_registrar()?;
+        self.cluster.require_registrar()?;
         if !self.catalog.tokens.contains(&name) {
             return Err(Refusal::not_found(
                 "no_such_token",
@@ -289,17 +307,6 @@ impl Site {
         self.catalog.tokens.revoke(&name);
         self.record(SiteEvent::TokenRevoked { name, by: caller.performer() }, now);
         Ok(Answer::Done)
-    }
-
-    pub(crate) fn list_tokens(
-        &self,
-        caller: &Caller,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Answer, Refusal> {
-        caller.require_admin()?;
-        let (tokens, more) = page(self.catalog.tokens.list(after), limit);
-        Ok(Answer::Tokens { tokens, more })
     }
 
     pub(crate) fn record(&mut self, event: SiteEvent, now: Timestamp) {
@@ -340,7 +347,7 @@ impl Site {
             }
             SiteEvent::TopologyPublished { epoch, source, by: _, rules } => {
                 let rules = self.catalog.changes().rules(&rules)?;
-                let topology = self.next_topology(&source, &rules).0;
+                let topology = self.catalog.next_topology(&source, &rules).0;
                 let topology = topology.filter(|next| next.epoch == epoch).ok_or_else(|| {
                     format!("epoch {epoch} of the topology is unreadable or out of order")
                 })?;
@@ -349,10 +356,11 @@ impl Site {
             SiteEvent::TokenIssued(token) => self.catalog.tokens.issue(&token, at),
             SiteEvent::TokenRevoked { name, by: _ } => self.catalog.tokens.revoke(&name),
             SiteEvent::ChangeBegun { number, source, method, by, without } => {
-                let change = self.next_topology(&source, &BTreeMap::new()).0.and_then(|next| {
-                    let change = self.catalog.topology()?.topology.change_to(&next);
-                    Some((next, change))
-                });
+                let change =
+                    self.catalog.next_topology(&source, &BTreeMap::new()).0.and_then(|next| {
+                        let change = self.catalog.topology()?.topology.change_to(&next);
+                        Some((next, change))
+                    });
                 let change = change.ok_or_else(|| format!("change {number} is unreadable"))?;
                 let asked = (source.into(), method, by);
                 let without = without.into_iter().collect();
@@ -363,16 +371,16 @@ impl Site {
             SiteEvent::ChangeUndone { number, why, by: _ } => {
                 self.catalog.undo_change(number, &why)?;
             }
-            SiteEvent::ExecutorRegistered(executor) => self.take_executor(*executor),
+            SiteEvent::ExecutorRegistered(executor) => self.executors.take_executor(*executor),
             SiteEvent::ExecutorRemoved { name, by: _ } => self.drop_executor(&name),
             SiteEvent::PolicySet(said) => self.take_policy(*said),
-            SiteEvent::SchedulePut(said) => self.take_schedule(*said, at)?,
-            SiteEvent::ScheduleRemoved { name, by: _ } => self.drop_schedule(&name),
+            SiteEvent::SchedulePut(said) => self.schedules.take_schedule(*said, at)?,
+            SiteEvent::ScheduleRemoved { name, by: _ } => self.schedules.drop_schedule(&name),
             SiteEvent::SchedulePaused { name, is_paused, by: _ } => {
-                self.take_pause(&name, is_paused, at);
+                self.schedules.take_pause(&name, is_paused, at);
             }
             SiteEvent::Unexcepted { domain, ids } => {
-                self.note_recorded_over(domain, &ids);
+                self.cluster.note_recorded_over(domain, &ids);
                 self.catalog.unexcept(domain, ids);
             }
         }

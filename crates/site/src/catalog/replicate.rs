@@ -13,6 +13,7 @@ use legwork_model::time::Timestamp;
 use minicbor::bytes::ByteVec;
 
 use crate::Site;
+use crate::catalog::Catalog;
 use crate::catalog::chain::after;
 use crate::cluster::locks::Mode;
 use crate::message::length;
@@ -49,6 +50,45 @@ pub(crate) struct Replication {
     is_estranged: bool,
 }
 
+impl Catalog {
+    /// Keeps an offer until records have come.
+    pub(crate) fn hold_offer(&mut self, from: ServerId, offer: Box<Offer>, now: Timestamp) {
+        let (key, offer) = ((from, offer.id), small_enough(offer, now));
+        let held = &mut self.replication.held;
+        if held.len() < HELD_MAX || held.contains_key(&key) {
+            held.insert(key, offer);
+        }
+    }
+
+    /// What others have said that they have was noted by the numbers of the file.
+    pub(crate) fn forget_file_numbers(&mut self) {
+        let Replication { have, pushed, asked, .. } = &mut self.replication;
+        have.clear();
+        pushed.clear();
+        asked.clear();
+    }
+
+    /// Whether another server has said that it has so many records.
+    pub(crate) fn has_records(&self, server: ServerId, records: u64) -> bool {
+        self.replication.have.get(&server).is_some_and(|have| *have >= records)
+    }
+
+    /// Whether another server has said how many records it has, since this one started.
+    pub(crate) fn has_said_records(&self, server: ServerId) -> bool {
+        self.replication.have.contains_key(&server)
+    }
+
+    /// Whether another server has said that it has no more records than there are here.
+    pub(crate) fn has_no_more(&self, server: ServerId) -> bool {
+        self.replication.have.get(&server).is_some_and(|have| *have <= self.log.version)
+    }
+
+    /// What others have said that they have counts no more.
+    pub(crate) fn forget_records_of_others(&mut self) {
+        self.replication.have.clear();
+    }
+}
+
 impl Site {
     /// How many records the catalog has here.
     pub fn catalog_len(&self) -> u64 {
@@ -76,7 +116,7 @@ impl Site {
 
     /// Keeps an offer until the records that it needs have come.
     pub(crate) fn hold(&mut self, from: ServerId, offer: Box<Offer>, now: Timestamp) {
-        self.hold_offer(from, offer, now);
+        self.catalog.hold_offer(from, offer, now);
         self.ask_for_newer(from, now);
     }
 
@@ -85,15 +125,6 @@ impl Site {
         if self.catalog.replication.asked.get(&from).is_none_or(|due| *due <= now) {
             self.catalog.replication.asked.insert(from, now.plus(PATIENCE));
             self.ask_catalog(from);
-        }
-    }
-
-    /// Keeps an offer until records have come.
-    pub(crate) fn hold_offer(&mut self, from: ServerId, offer: Box<Offer>, now: Timestamp) {
-        let (key, offer) = ((from, offer.id), small_enough(offer, now));
-        let held = &mut self.catalog.replication.held;
-        if held.len() < HELD_MAX || held.contains_key(&key) {
-            held.insert(key, offer);
         }
     }
 
@@ -107,20 +138,12 @@ impl Site {
         }
     }
 
-    /// What others have said that they have was noted by the numbers of the file.
-    pub(crate) fn forget_file_numbers(&mut self) {
-        let Replication { have, pushed, asked, .. } = &mut self.catalog.replication;
-        have.clear();
-        pushed.clear();
-        asked.clear();
-    }
-
     /// Says how much is here: who has more sends it.
     pub(crate) fn ask_catalog(&mut self, to: ServerId) {
-        if self.seat().is_some() && !self.catalog.replication.is_estranged {
+        if self.cluster.seat().is_some() && !self.catalog.replication.is_estranged {
             let message = Message::Catalog(message::Catalog::Wanted {
                 have: self.catalog.log.version,
-                answer: self.wants_answer(),
+                answer: self.cluster.wants_answer(),
             });
             self.out.push(Output::Send { to, message });
         }
@@ -133,7 +156,7 @@ impl Site {
             return;
         }
         self.catalog.replication.beat_due = now.plus(BEAT);
-        let Some(seat) = self.seat() else { return };
+        let Some(seat) = self.cluster.seat() else { return };
         let registrar = seat.topology.registrar();
         let is_other = |id: &ServerId| *id != seat.here && Some(*id) != registrar;
         let others: Vec<ServerId> =
@@ -146,7 +169,7 @@ impl Site {
     }
 
     pub(crate) fn next_beat(&self) -> Option<Timestamp> {
-        let seat = self.seat()?;
+        let seat = self.cluster.seat()?;
         let follows = seat.topology.registrar() != Some(seat.here);
         (follows && !self.catalog.replication.is_estranged)
             .then_some(self.catalog.replication.beat_due)
@@ -156,7 +179,7 @@ impl Site {
     pub(crate) fn announce(&mut self, record: Vec<u8>) {
         let Some(from) = self.catalog.log.version.checked_sub(1) else { return };
         let Some(before) = self.catalog.log.chain.at(from) else { return };
-        for to in self.other_servers().collect::<Vec<_>>() {
+        for to in self.cluster.other_servers().collect::<Vec<_>>() {
             let Replication { have, pushed, .. } = &mut self.catalog.replication;
             let is_next = have.get(&to).max(pushed.get(&to)) == Some(&from);
             if is_next && record.len() <= PUSHED_BYTES_MAX {
@@ -174,7 +197,7 @@ impl Site {
 
     /// Another server has so many records.
     fn on_catalog_wanted(&mut self, from: ServerId, have: u64, answer: bool, now: Timestamp) {
-        if self.seat().is_none() || self.catalog.replication.is_estranged {
+        if self.cluster.seat().is_none() || self.catalog.replication.is_estranged {
             return;
         }
         self.catalog.replication.have.insert(from, have);
@@ -194,30 +217,6 @@ impl Site {
         if self.catalog.changes().pending().is_some() {
             self.coordinate(now);
         }
-    }
-
-    /// Whether another server has said that it has so many records.
-    pub(crate) fn has_records(&self, server: ServerId, records: u64) -> bool {
-        self.catalog.replication.have.get(&server).is_some_and(|have| *have >= records)
-    }
-
-    /// Whether another server has said how many records it has, since this one started.
-    pub(crate) fn has_said_records(&self, server: ServerId) -> bool {
-        self.catalog.replication.have.contains_key(&server)
-    }
-
-    /// Whether another server has said that it has no more records than there are here.
-    pub(crate) fn has_no_more(&self, server: ServerId) -> bool {
-        self.catalog
-            .replication
-            .have
-            .get(&server)
-            .is_some_and(|have| *have <= self.catalog.log.version)
-    }
-
-    /// What others have said that they have counts no more.
-    pub(crate) fn forget_records_of_others(&mut self) {
-        self.catalog.replication.have.clear();
     }
 
     /// Brings a server that acts on what is out of date the newer records.
@@ -257,7 +256,7 @@ impl Site {
         records: Vec<ByteVec>,
         now: Timestamp,
     ) {
-        if self.seat().is_none() || self.catalog.replication.is_estranged {
+        if self.cluster.seat().is_none() || self.catalog.replication.is_estranged {
             return;
         }
         if first > self.catalog.log.version {
@@ -286,12 +285,12 @@ impl Site {
         if !is_same {
             return self.differ(from, has_records);
         }
-        let sender = self.name_of(from);
+        let sender = self.cluster.name_of(from);
         if self.catalog.log.version > had {
             self.put_in_force(now);
         }
         // The records may have told the numbers that count.
-        let from = sender.and_then(|name| self.server_named(&name));
+        let from = sender.and_then(|name| self.cluster.server_named(&name));
         if let Some(from) = from.filter(|_| has_records) {
             // Tells that they have come, and asks whether there are more.
             self.ask_catalog(from);
@@ -328,7 +327,7 @@ impl Site {
 
     /// Another server's catalog is not a part of this one, nor this one of that.
     fn differ(&mut self, from: ServerId, has_records: bool) {
-        if Some(from) == self.registrar() {
+        if Some(from) == self.cluster.registrar() {
             self.catalog.replication.is_estranged = true;
             let text = format!(
                 "this server has had a life of its own: its {} records of definitions, \

@@ -14,8 +14,11 @@ use legwork_model::time::Timestamp;
 use legwork_placement::{Change, EXCEPTIONS_MAX, Exceptions, Map, PORTION_MAX, Rule, Topology};
 
 use crate::Site;
+use crate::cases::Cases;
+use crate::catalog::Catalog;
 use crate::catalog::access::Caller;
 use crate::catalog::changes::{Pending, SKEW_MS};
+use crate::cluster::Cluster;
 use crate::message::{self, Instance, Message, Report};
 use crate::output::Output;
 use crate::retries::Backoff;
@@ -89,6 +92,64 @@ impl Coordination {
     }
 }
 
+impl Cluster {
+    /// The servers whose stores have come to this host by a change.
+    fn moved_here(&self, pending: &Pending) -> impl Iterator<Item = ServerId> {
+        let number = pending.number;
+        let all = self.reporting.moved.iter();
+        all.filter(move |(_, change)| **change == number).map(|(id, _)| *id)
+    }
+
+    /// A server speaks for all of its domain.
+    fn speaks_for(&self, from: ServerId, server: ServerId) -> bool {
+        let domain = |id| self.seat().and_then(|seat| seat.topology.domain_of(id));
+        from == server || domain(from) == domain(server)
+    }
+
+    /// The servers without which the change cannot end.
+    pub(crate) fn missing(&self, pending: &Pending) -> Vec<ServerId> {
+        let mut missing: Vec<ServerId> = self.coordination.silent().collect();
+        let moved = pending.change.servers.iter();
+        missing.extend(moved.filter(|id| !self.coordination.has_moved(**id)));
+        missing
+    }
+
+    /// When something has to be done about the change even if nothing is heard.
+    fn next_deadline(&self, pending: &Pending) -> Timestamp {
+        let since = self.coordination.since;
+        let has_silent = self.coordination.silent().next().is_some();
+        match (has_silent, self.missing(pending).is_empty()) {
+            (true, _) => since.plus(REPORTS_MAX),
+            (false, false) => since.plus(MOVES_MAX),
+            (false, true) => since.plus(GRACE),
+        }
+    }
+
+    pub(crate) fn names(&self, servers: &[ServerId]) -> String {
+        let topology = self.seat().map(|seat| &seat.topology);
+        let name = |id: &ServerId| {
+            let server = topology.and_then(|topology| topology.server(*id));
+            server.map_or_else(|| format!("server {}", id.0), |server| format!("`{}`", server.name))
+        };
+        servers.iter().map(name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Cases {
+    /// All instances that are here and not over, whatever their state.
+    pub(crate) fn known_ids(&self) -> impl Iterator<Item = InstanceId> {
+        let open = self.instances.ids();
+        open.chain(self.instances.broken_ids()).chain(self.unread.iter().copied())
+    }
+}
+
+impl Catalog {
+    /// Whether a change is under way. If not, the sender has not heard of its end.
+    fn is_pending(&self, change: u32) -> bool {
+        self.changes().pending().is_some_and(|pending| pending.number == change)
+    }
+}
+
 impl Site {
     /// A change begins, or goes on in a new life.
     pub(crate) fn change_begun(&mut self, now: Timestamp) {
@@ -111,7 +172,7 @@ impl Site {
         next: &Topology,
         without: &BTreeSet<ServerId>,
     ) -> Vec<ServerId> {
-        let Some(seat) = self.seat() else { return Vec::new() };
+        let Some(seat) = self.cluster.seat() else { return Vec::new() };
         let topology = &seat.topology;
         let mut all = Vec::new();
         for domain in &change.domains {
@@ -154,20 +215,15 @@ impl Site {
 
     /// Everything that this server has to say about a change.
     fn reports(&self, pending: &Pending) -> Vec<message::Registrar> {
-        let is_locked = self.domain_here().is_some_and(|domain| pending.locks(domain));
+        let is_locked = self.cluster.domain_here().is_some_and(|domain| pending.locks(domain));
         let parts = if is_locked { self.parts(pending) } else { Vec::new() };
         let parts = parts.into_iter().map(message::Registrar::Report);
         let change = pending.number;
-        let moved =
-            self.moved_here(pending).map(|server| message::Registrar::Moved { change, server });
+        let moved = self
+            .cluster
+            .moved_here(pending)
+            .map(|server| message::Registrar::Moved { change, server });
         parts.chain(moved).collect()
-    }
-
-    /// The servers whose stores have come to this host by a change.
-    fn moved_here(&self, pending: &Pending) -> impl Iterator<Item = ServerId> {
-        let number = pending.number;
-        let all = self.cluster.reporting.moved.iter();
-        all.filter(move |(_, change)| **change == number).map(|(id, _)| *id)
     }
 
     /// The store of a server has come to this host, and the registrar has to know.
@@ -179,7 +235,7 @@ impl Site {
 
     fn tell_registrar(&mut self, message: message::Registrar, now: Timestamp) {
         let Some(here) = self.cluster.seat.as_ref().map(|seat| seat.here) else { return };
-        match self.registrar() {
+        match self.cluster.registrar() {
             Some(registrar) if registrar == here => self.on_registrar(here, message, now),
             Some(to) => self.out.push(Output::Send { to, message: Message::Registrar(message) }),
             None => {}
@@ -189,12 +245,13 @@ impl Site {
     pub(crate) fn next_report(&self) -> Option<Timestamp> {
         let pending = self.catalog.changes().pending()?;
         let here = self.cluster.seat.as_ref()?.here;
-        let reports = self.domain_here().is_some_and(|domain| pending.locks(domain))
-            || self.moved_here(pending).next().is_some();
+        let reports = self.cluster.domain_here().is_some_and(|domain| pending.locks(domain))
+            || self.cluster.moved_here(pending).next().is_some();
         let report = (reports && self.cluster.reporting.change == pending.number)
             .then_some(self.cluster.reporting.due);
-        let is_registrar = self.registrar() == Some(here) && !self.is_given_away(pending.number);
-        let deadline = self.next_deadline(pending).min(self.cluster.coordination.tell_due);
+        let is_registrar =
+            self.cluster.registrar() == Some(here) && !self.cluster.is_given_away(pending.number);
+        let deadline = self.cluster.next_deadline(pending).min(self.cluster.coordination.tell_due);
         [report, is_registrar.then_some(deadline)].into_iter().flatten().min()
     }
 
@@ -205,7 +262,7 @@ impl Site {
             Method::Except => self.affected(&pending.next),
         };
         let clock = u64::try_from(self.clock.latest.0).unwrap_or_default();
-        let (open, youngest) = self.known_ids().fold((0, 0), |(open, youngest), id| {
+        let (open, youngest) = self.cases.known_ids().fold((0, 0), |(open, youngest), id| {
             let created: u64 = id.created_ms();
             (open + 1, created.max(youngest))
         });
@@ -231,26 +288,20 @@ impl Site {
         parts
     }
 
-    /// All instances that are here and not over, whatever their state.
-    pub(crate) fn known_ids(&self) -> impl Iterator<Item = InstanceId> {
-        let open = self.cases.instances.ids();
-        open.chain(self.cases.instances.broken_ids()).chain(self.cases.unread.iter().copied())
-    }
-
     /// The instances here whose server another topology would change.
     pub(crate) fn affected(&self, next: &Topology) -> BTreeSet<InstanceId> {
-        let (Some(seat), Some(domain)) = (&self.cluster.seat, self.domain_here()) else {
+        let (Some(seat), Some(domain)) = (&self.cluster.seat, self.cluster.domain_here()) else {
             return BTreeSet::new();
         };
         let Some(next) = next.domain(domain) else { return BTreeSet::new() };
         let goes = |id: &InstanceId| next.chain.newest().server(id.spread()) != seat.here;
         let is_here = |id: &InstanceId| seat.topology.server_in(domain, *id) == Some(seat.here);
-        self.known_ids().filter(goes).filter(is_here).collect()
+        self.cases.known_ids().filter(goes).filter(is_here).collect()
     }
 
     /// A server reports what it has.
     pub(crate) fn on_report(&mut self, from: ServerId, report: &Report, now: Timestamp) {
-        if !self.is_pending(report.change) {
+        if !self.catalog.is_pending(report.change) {
             return self.bring_newer(from);
         }
         self.cluster.coordination.reports.entry(from).or_default().add(report);
@@ -265,38 +316,29 @@ impl Site {
         server: ServerId,
         now: Timestamp,
     ) {
-        if !self.is_pending(change) || !self.speaks_for(from, server) {
+        if !self.catalog.is_pending(change) || !self.cluster.speaks_for(from, server) {
             return self.bring_newer(from);
         }
         self.cluster.coordination.moved.insert(server);
         self.coordinate(now);
     }
 
-    /// Whether a change is under way. If not, the sender has not heard of its end.
-    fn is_pending(&self, change: u32) -> bool {
-        self.catalog.changes().pending().is_some_and(|pending| pending.number == change)
-    }
-
-    /// A server speaks for all of its domain.
-    fn speaks_for(&self, from: ServerId, server: ServerId) -> bool {
-        let domain = |id| self.seat().and_then(|seat| seat.topology.domain_of(id));
-        from == server || domain(from) == domain(server)
-    }
-
     /// Ends the change under way if it can be, or undoes it if it takes too long.
     pub(crate) fn coordinate(&mut self, now: Timestamp) {
         let Some(pending) = self.catalog.changes().pending() else { return };
         let Some(seat) = self.cluster.seat.as_ref() else { return };
-        if seat.topology.registrar() != Some(seat.here) || self.is_given_away(pending.number) {
+        if seat.topology.registrar() != Some(seat.here)
+            || self.cluster.is_given_away(pending.number)
+        {
             return;
         }
-        let missing = self.missing(pending);
+        let missing = self.cluster.missing(pending);
         if self.cluster.coordination.tell_due <= now {
             self.cluster.coordination.tell_due = now.plus(TELL_EVERY);
             return self.tell_again(now);
         }
         if missing.is_empty() {
-            if self.next_deadline(pending) <= now || self.all_know(pending) {
+            if self.cluster.next_deadline(pending) <= now || self.all_know(pending) {
                 self.finish(now);
             }
             return;
@@ -304,9 +346,17 @@ impl Site {
         let waited = now.since(self.cluster.coordination.since);
         let silent: Vec<ServerId> = self.cluster.coordination.silent().collect();
         let why = if !silent.is_empty() && waited >= REPORTS_MAX {
-            format!("{} did not report within {} s", self.names(&silent), REPORTS_MAX.as_secs())
+            format!(
+                "{} did not report within {} s",
+                self.cluster.names(&silent),
+                REPORTS_MAX.as_secs()
+            )
         } else if waited >= MOVES_MAX {
-            format!("{} did not move within {} s", self.names(&missing), MOVES_MAX.as_secs())
+            format!(
+                "{} did not move within {} s",
+                self.cluster.names(&missing),
+                MOVES_MAX.as_secs()
+            )
         } else {
             return;
         };
@@ -317,9 +367,9 @@ impl Site {
     fn tell_again(&mut self, now: Timestamp) {
         let Some(pending) = self.catalog.changes().pending() else { return };
         let is_behind = |id: &ServerId| {
-            !self.migration.outbox.is_down(*id) && !self.has_records(*id, pending.records)
+            !self.migration.outbox.is_down(*id) && !self.catalog.has_records(*id, pending.records)
         };
-        for to in self.other_servers().filter(is_behind).collect::<Vec<_>>() {
+        for to in self.cluster.other_servers().filter(is_behind).collect::<Vec<_>>() {
             let message = Message::Catalog(message::Catalog::Wanted {
                 have: self.catalog.log.version,
                 answer: true,
@@ -329,35 +379,16 @@ impl Site {
         self.coordinate(now);
     }
 
-    /// The servers without which the change cannot end.
-    pub(crate) fn missing(&self, pending: &Pending) -> Vec<ServerId> {
-        let mut missing: Vec<ServerId> = self.cluster.coordination.silent().collect();
-        let moved = pending.change.servers.iter();
-        missing.extend(moved.filter(|id| !self.cluster.coordination.has_moved(**id)));
-        missing
-    }
-
     /// Whether all other servers that can be reached know of the change. One that has said nothing
     /// since this server started cannot be.
     fn all_know(&self, pending: &Pending) -> bool {
-        self.other_servers().all(|id| {
+        self.cluster.other_servers().all(|id| {
             self.migration.outbox.is_down(id)
-                || !self.has_said_records(id)
+                || !self.catalog.has_said_records(id)
                 || pending.without.contains(&id)
                 || pending.moves(id)
-                || self.has_records(id, pending.records)
+                || self.catalog.has_records(id, pending.records)
         })
-    }
-
-    /// When something has to be done about the change even if nothing is heard.
-    fn next_deadline(&self, pending: &Pending) -> Timestamp {
-        let since = self.cluster.coordination.since;
-        let has_silent = self.cluster.coordination.silent().next().is_some();
-        match (has_silent, self.missing(pending).is_empty()) {
-            (true, _) => since.plus(REPORTS_MAX),
-            (false, false) => since.plus(MOVES_MAX),
-            (false, true) => since.plus(GRACE),
-        }
     }
 
     /// Publishes the topology that the change leads to.
@@ -400,7 +431,7 @@ impl Site {
             );
             return self.undo_now(&why, &Caller::itself(), now);
         }
-        let (topology, findings) = self.next_topology(&source, &rules);
+        let (topology, findings) = self.catalog.next_topology(&source, &rules);
         let Some(topology) = topology else {
             let why = findings.first().map(ToString::to_string).unwrap_or_default();
             return self.undo_now(&why, &Caller::itself(), now);
@@ -415,15 +446,6 @@ impl Site {
         let recorded: Vec<(DomainId, Validity)> =
             rules.iter().filter_map(|(domain, rule)| Some((*domain, rule.recorded()?))).collect();
         self.put_topology(topology, &source, recorded, by, now);
-    }
-
-    pub(crate) fn names(&self, servers: &[ServerId]) -> String {
-        let topology = self.seat().map(|seat| &seat.topology);
-        let name = |id: &ServerId| {
-            let server = topology.and_then(|topology| topology.server(*id));
-            server.map_or_else(|| format!("server {}", id.0), |server| format!("`{}`", server.name))
-        };
-        servers.iter().map(name).collect::<Vec<_>>().join(", ")
     }
 }
 

@@ -13,6 +13,8 @@ use legwork_model::time::Timestamp;
 use legwork_placement::{Map, PORTION_MAX, Rule};
 
 use crate::Site;
+use crate::cases::Cases;
+use crate::cluster::Cluster;
 use crate::message::{self, Message};
 use crate::output::Output;
 
@@ -33,10 +35,32 @@ pub(crate) struct Endings {
     told: BTreeMap<DomainId, BTreeSet<InstanceId>>,
 }
 
+impl Cases {
+    fn is_known(&self, id: InstanceId) -> bool {
+        self.instances.get(id).is_some()
+            || self.instances.broken(id).is_some()
+            || self.unread.contains(&id)
+    }
+}
+
+impl Cluster {
+    /// It is recorded that these are over: nobody has to be told any more.
+    pub(crate) fn note_recorded_over(&mut self, domain: DomainId, ids: &[InstanceId]) {
+        // An instance may be an exception of several domains.
+        if self.domain_here() == Some(domain) {
+            for id in ids {
+                self.endings.over.remove(id);
+            }
+        }
+    }
+}
+
 impl Site {
     /// Finds the exceptions that are this server's to look after.
     pub(crate) fn note_exceptions(&mut self) {
-        let (Some(seat), Some(domain)) = (&self.cluster.seat, self.domain_here()) else { return };
+        let (Some(seat), Some(domain)) = (&self.cluster.seat, self.cluster.domain_here()) else {
+            return;
+        };
         let Some(found) = seat.topology.domain(domain) else { return };
         let mut own = BTreeSet::new();
         for version in found.chain.versions() {
@@ -45,32 +69,16 @@ impl Site {
                 own.extend(ids.iter().filter(is_here));
             }
         }
-        let (open, over) = own.into_iter().partition(|id| self.is_known(*id));
+        let (open, over) = own.into_iter().partition(|id| self.cases.is_known(*id));
         (self.cluster.endings.open, self.cluster.endings.over) = (open, over);
-    }
-
-    fn is_known(&self, id: InstanceId) -> bool {
-        self.cases.instances.get(id).is_some()
-            || self.cases.instances.broken(id).is_some()
-            || self.cases.unread.contains(&id)
     }
 
     /// An instance is over here, and stays in memory no longer.
     pub(crate) fn forget_over(&mut self, id: InstanceId) {
         self.cases.instances.remove(id);
-        self.planning_over(id);
+        self.planning.planning_over(id);
         if self.cluster.endings.open.remove(&id) {
             self.cluster.endings.over.insert(id);
-        }
-    }
-
-    /// It is recorded that these are over: nobody has to be told any more.
-    pub(crate) fn note_recorded_over(&mut self, domain: DomainId, ids: &[InstanceId]) {
-        // An instance may be an exception of several domains.
-        if self.domain_here() == Some(domain) {
-            for id in ids {
-                self.cluster.endings.over.remove(id);
-            }
         }
     }
 
@@ -88,7 +96,7 @@ impl Site {
         let ids: Vec<InstanceId> =
             self.cluster.endings.over.iter().take(TOLD_MAX).copied().collect();
         let Some(here) = self.cluster.seat.as_ref().map(|seat| seat.here) else { return };
-        match self.registrar() {
+        match self.cluster.registrar() {
             Some(registrar) if registrar == here => self.on_over(here, ids, now),
             Some(to) => self.out.push(Output::Send {
                 to,
@@ -124,7 +132,7 @@ impl Site {
             return;
         }
         let ids: Vec<InstanceId> = std::mem::take(told).into_iter().take(PORTION_MAX).collect();
-        self.note_recorded_over(domain, &ids);
+        self.cluster.note_recorded_over(domain, &ids);
         self.catalog.unexcept(domain, ids.clone());
         self.follow_topology();
         self.record(SiteEvent::Unexcepted { domain, ids }, now);

@@ -13,6 +13,7 @@ use legwork_model::time::Timestamp;
 use legwork_placement::Map;
 
 use crate::catalog::changes::{Fate, SKEW_MS};
+use crate::cluster::Cluster;
 use crate::cluster::coordinate::Coordination;
 use crate::input::{Input, Request, RequestId};
 use crate::message::{Message, Registrar};
@@ -62,6 +63,76 @@ pub(crate) struct Locks {
     followed: (Option<u32>, u32),
 }
 
+impl Cluster {
+    pub(crate) fn domain_here(&self) -> Option<DomainId> {
+        let seat = self.seat.as_ref()?;
+        seat.topology.domain_of(seat.here)
+    }
+
+    /// Whether this server may have missed a change of its domain: it was declared down.
+    fn is_catching_up(&self) -> bool {
+        let Some(seat) = self.seat.as_ref().filter(|_| !self.locks.caught_up) else {
+            return false;
+        };
+        if seat.topology.registrar() == Some(seat.here) {
+            return false;
+        }
+        let domain = seat.topology.domain_of(seat.here);
+        domain.is_some_and(|domain| seat.topology.servers_of(domain).nth(1).is_some())
+    }
+
+    /// Whether an instance that is not here may come here.
+    pub(crate) fn belongs_here(&self, id: InstanceId) -> bool {
+        let Some(seat) = &self.seat else { return true };
+        let at = self.domain_here().and_then(|domain| seat.topology.server_in(domain, id));
+        at.is_none_or(|at| at == seat.here)
+    }
+
+    /// Whoever asked has hung up.
+    pub(crate) fn drop_held(&mut self, id: RequestId) {
+        self.locks.starts.retain(|held| held.id != id);
+        let is_other =
+            |input: &Input| !matches!(input, Input::Request { id: other, .. } if *other == id);
+        let before = self.locks.aside.len();
+        self.locks.aside.retain(is_other);
+        self.locks.aside_requests -= before - self.locks.aside.len();
+    }
+
+    /// This process was paused for so long that its server may have been declared down, and the weights
+    /// changed, without it. It asks again how much catalog there is. What was still under way to it is
+    /// handled first, and does not count.
+    pub(crate) fn doubt_catalog(&mut self, by: Duration, now: Timestamp) {
+        if by < PAUSED_MIN {
+            return;
+        }
+        self.locks.caught_up = false;
+        if self.is_catching_up() {
+            self.locks.heard_before_pause = true;
+            self.locks.ask_due = now.plus(PAUSE);
+        }
+    }
+
+    /// Whether others have to say how much they have even if that is what is here.
+    pub(crate) fn wants_answer(&self) -> bool {
+        self.is_catching_up()
+    }
+
+    /// Whether the store has left for another host, and what is written here counts no more.
+    pub(crate) fn is_given_away(&self, change: u32) -> bool {
+        self.locks.given_away == Some(change)
+    }
+
+    pub(crate) fn has_moved_in(&self, change: u32) -> bool {
+        self.locks.moved_in == Some(change)
+    }
+
+    fn gone_refusal(&self) -> Refusal {
+        let message = "this server has moved to another host; ask there";
+        let here = self.seat().map(|seat| seat.here);
+        Refusal::new(Kind::Conflict, "server_moved", message).at(here)
+    }
+}
+
 impl Site {
     /// Whether this site acts for its server.
     pub fn mode(&self) -> Mode {
@@ -82,36 +153,11 @@ impl Site {
         self.cluster.locks.starts.len() + self.cluster.locks.aside_requests
     }
 
-    pub(crate) fn domain_here(&self) -> Option<DomainId> {
-        let seat = self.cluster.seat.as_ref()?;
-        seat.topology.domain_of(seat.here)
-    }
-
     /// Whether nothing may be started here, nor taken that is new here.
     pub(crate) fn is_locked(&self) -> bool {
         let pending = self.catalog.changes().pending();
         let locks = |domain| pending.is_some_and(|pending| pending.locks(domain));
-        self.domain_here().is_some_and(locks) || self.is_catching_up()
-    }
-
-    /// Whether this server may have missed a change of its domain: it was declared down.
-    fn is_catching_up(&self) -> bool {
-        let Some(seat) = self.cluster.seat.as_ref().filter(|_| !self.cluster.locks.caught_up)
-        else {
-            return false;
-        };
-        if seat.topology.registrar() == Some(seat.here) {
-            return false;
-        }
-        let domain = seat.topology.domain_of(seat.here);
-        domain.is_some_and(|domain| seat.topology.servers_of(domain).nth(1).is_some())
-    }
-
-    /// Whether an instance that is not here may come here.
-    pub(crate) fn belongs_here(&self, id: InstanceId) -> bool {
-        let Some(seat) = &self.cluster.seat else { return true };
-        let at = self.domain_here().and_then(|domain| seat.topology.server_in(domain, id));
-        at.is_none_or(|at| at == seat.here)
+        self.cluster.domain_here().is_some_and(locks) || self.cluster.is_catching_up()
     }
 
     /// Lets a start wait until this server may start something.
@@ -124,16 +170,6 @@ impl Site {
              in some seconds"
         );
         self.answer(held.id, Err(Refusal::new(Kind::Exhausted, "too_many_starts", message)));
-    }
-
-    /// Whoever asked has hung up.
-    pub(crate) fn drop_held(&mut self, id: RequestId) {
-        self.cluster.locks.starts.retain(|held| held.id != id);
-        let is_other =
-            |input: &Input| !matches!(input, Input::Request { id: other, .. } if *other == id);
-        let before = self.cluster.locks.aside.len();
-        self.cluster.locks.aside.retain(is_other);
-        self.cluster.locks.aside_requests -= before - self.cluster.locks.aside.len();
     }
 
     /// Carries out what has waited, a portion at a time.
@@ -170,7 +206,7 @@ impl Site {
 
     /// Whether somebody waits here for records of the catalog.
     fn asks_on(&self) -> bool {
-        self.is_catching_up() || matches!(self.mode(), Mode::Frozen { .. })
+        self.cluster.is_catching_up() || matches!(self.mode(), Mode::Frozen { .. })
     }
 
     /// Asks how much catalog there is, as long as that is not known, or more is waited for.
@@ -180,11 +216,11 @@ impl Site {
         }
         self.cluster.locks.ask_due = now.plus(PAUSE);
         if std::mem::take(&mut self.cluster.locks.heard_before_pause) {
-            self.forget_records_of_others();
+            self.catalog.forget_records_of_others();
         }
         let Some(seat) = &self.cluster.seat else { return };
         let here = seat.here;
-        let neighbours = self.domain_here().into_iter();
+        let neighbours = self.cluster.domain_here().into_iter();
         let neighbours = neighbours.flat_map(|domain| seat.topology.servers_of(domain));
         let neighbours = neighbours.map(|(id, _)| id).filter(|id| *id != here);
         let registrar = seat.topology.registrar().filter(|id| *id != here);
@@ -196,33 +232,14 @@ impl Site {
         }
     }
 
-    /// This process was paused for so long that its server may have been declared down, and the weights
-    /// changed, without it. It asks again how much catalog there is. What was still under way to it is
-    /// handled first, and does not count.
-    pub(crate) fn doubt_catalog(&mut self, by: Duration, now: Timestamp) {
-        if by < PAUSED_MIN {
-            return;
-        }
-        self.cluster.locks.caught_up = false;
-        if self.is_catching_up() {
-            self.cluster.locks.heard_before_pause = true;
-            self.cluster.locks.ask_due = now.plus(PAUSE);
-        }
-    }
-
-    /// Whether others have to say how much they have even if that is what is here.
-    pub(crate) fn wants_answer(&self) -> bool {
-        self.is_catching_up()
-    }
-
     /// Another server has said how much catalog it has.
     pub(crate) fn note_caught_up(&mut self, now: Timestamp) {
-        if !self.is_catching_up() || self.cluster.locks.heard_before_pause {
+        if !self.cluster.is_catching_up() || self.cluster.locks.heard_before_pause {
             return;
         }
         let Some(seat) = &self.cluster.seat else { return };
-        let knows = |id| self.has_no_more(id);
-        let mut neighbours = self.domain_here().into_iter().flat_map(|domain| {
+        let knows = |id| self.catalog.has_no_more(id);
+        let mut neighbours = self.cluster.domain_here().into_iter().flat_map(|domain| {
             seat.topology.servers_of(domain).map(|(id, _)| id).filter(|id| *id != seat.here)
         });
         let is_caught_up = seat.topology.registrar().is_some_and(knows) || neighbours.all(knows);
@@ -260,7 +277,7 @@ impl Site {
             self.note_exceptions();
         }
         if epoch != was_epoch || was_pending.is_some() && pending != was_pending {
-            self.hurry_redirected(now);
+            self.migration.hurry_redirected(now);
             self.hear_held(now);
         }
     }
@@ -310,15 +327,6 @@ impl Site {
         }
     }
 
-    /// Whether the store has left for another host, and what is written here counts no more.
-    pub(crate) fn is_given_away(&self, change: u32) -> bool {
-        self.cluster.locks.given_away == Some(change)
-    }
-
-    pub(crate) fn has_moved_in(&self, change: u32) -> bool {
-        self.cluster.locks.moved_in == Some(change)
-    }
-
     /// This server goes on elsewhere: whoever waits here is told so.
     fn give_up(&mut self, change: u32) {
         self.cluster.locks.gone = Some(change);
@@ -326,7 +334,7 @@ impl Site {
         waiting.extend(self.cluster.locks.starts.drain(..).map(|held| held.id));
         let request = |input| if let Input::Request { id, .. } = input { Some(id) } else { None };
         waiting.extend(self.cluster.locks.aside.drain(..).filter_map(request));
-        waiting.extend(self.take_key_waiters());
+        waiting.extend(self.cases.take_key_waiters());
         let loading = std::mem::take(&mut self.cases.loading).into_values().flatten();
         waiting.extend(loading.map(|held| held.id));
         let repeated = std::mem::take(&mut self.cases.repeated).into_values().flatten();
@@ -336,7 +344,7 @@ impl Site {
         self.cluster.locks.aside_requests = 0;
         for id in waiting {
             drop(self.waiting.take(id));
-            let refusal = self.gone_refusal();
+            let refusal = self.cluster.gone_refusal();
             self.answer(id, Err(refusal));
         }
     }
@@ -391,15 +399,9 @@ impl Site {
     /// An input at a server that is gone.
     pub(crate) fn act_gone(&mut self, input: Input) {
         if let Input::Request { id, .. } = input {
-            let refusal = self.gone_refusal();
+            let refusal = self.cluster.gone_refusal();
             self.answer(id, Err(refusal));
         }
-    }
-
-    fn gone_refusal(&self) -> Refusal {
-        let message = "this server has moved to another host; ask there";
-        let here = self.seat().map(|seat| seat.here);
-        Refusal::new(Kind::Conflict, "server_moved", message).at(here)
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod joining;
 pub(crate) mod locks;
 pub(crate) mod reconfigure;
 pub(crate) mod seat;
+pub(crate) mod servers;
 pub(crate) mod topology;
 pub(crate) mod watch;
 pub(crate) mod whereabouts;
@@ -53,7 +54,7 @@ impl Site {
             Registrar::Report(report) => self.on_report(from, &report, now),
             Registrar::Moved { change, server } => self.on_moved(from, change, server, now),
             Registrar::Over { ids } => self.on_over(from, ids, now),
-            Registrar::Load { written } => self.on_load(from, written, now),
+            Registrar::Load { written } => self.cluster.on_load(from, written, now),
         }
     }
 }

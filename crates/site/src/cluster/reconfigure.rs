@@ -17,6 +17,7 @@ use crate::answer::{Answer, ChangeView, DryRun, LastChange, Phase, Reconfigurati
 use crate::cases::control::bounded;
 use crate::catalog::access::Caller;
 use crate::catalog::changes::{Fate, Pending};
+use crate::cluster::Cluster;
 use crate::input::PublishTopology;
 use crate::refusal::{Kind, Refusal};
 
@@ -25,49 +26,7 @@ const USUAL: Duration = Duration::from_secs(1);
 /// What an exception takes at every server.
 const EXCEPTION_BYTES: u64 = 16;
 
-impl Site {
-    /// Begins a change, or goes on with the one under way if that is the one asked for.
-    pub(crate) fn begin_change(
-        &mut self,
-        caller: &Caller,
-        asked: &PublishTopology,
-        topology: Topology,
-        change: Change,
-        now: Timestamp,
-    ) -> Result<Answer, Refusal> {
-        let method = asked.method.unwrap_or_default();
-        let without = self.without(asked)?;
-        self.require_changeable(&topology, &change)?;
-        self.require_reachable(&topology, &change, &without)?;
-        if method == Method::Except && !without.is_empty() && !change.domains.is_empty() {
-            let message = "of a server that is down nobody knows which instances it has; change the \
-                           weights by time stamp (`since`)";
-            return Err(Refusal::new(Kind::Invalid, "exceptions_unknown", message));
-        }
-        let (number, by) = (self.catalog.changes().next_number(), caller.performer());
-        let event = SiteEvent::ChangeBegun {
-            number,
-            source: asked.source.clone(),
-            method,
-            by: by.clone(),
-            without: without.iter().copied().collect(),
-        };
-        let source = Arc::from(&*asked.source);
-        let records = self.catalog.log.version + 1;
-        let changed = (topology, change);
-        let pending = Pending::new(number, (source, method, by), without, changed, (records, now));
-        self.catalog.begin_change(pending).map_err(out_of_order)?;
-        self.record(event, now);
-        self.follow_changes(now);
-        self.coordinate(now);
-        Ok(self.changing())
-    }
-
-    /// How the change under way is getting on; if it is over already, what has come of it.
-    pub(crate) fn changing(&self) -> Answer {
-        Answer::Reconfiguration(Box::new(self.reconfiguration_now()))
-    }
-
+impl Cluster {
     /// The servers that are declared down.
     fn without(&self, asked: &PublishTopology) -> Result<BTreeSet<ServerId>, Refusal> {
         let topology = self.seat().map(|seat| &seat.topology);
@@ -80,7 +39,7 @@ impl Site {
 
     /// Refuses changes that could not be brought to an end.
     fn require_changeable(&self, next: &Topology, change: &Change) -> Result<(), Refusal> {
-        let Some(seat) = &self.cluster.seat else { return Ok(()) };
+        let Some(seat) = &self.seat else { return Ok(()) };
         let known = seat.topology.servers.len();
         let locked = change.domains.iter();
         let mut new = locked
@@ -113,6 +72,60 @@ impl Site {
         Ok(())
     }
 
+    fn domain_names<'a>(&self, ids: impl Iterator<Item = &'a DomainId>) -> Vec<Arc<str>> {
+        let topology = self.seat().map(|seat| &seat.topology);
+        ids.filter_map(|id| Some(topology?.domain(*id)?.name.clone())).collect()
+    }
+
+    fn server_names<'a>(&self, ids: impl Iterator<Item = &'a ServerId>) -> Vec<Arc<str>> {
+        let topology = self.seat().map(|seat| &seat.topology);
+        ids.filter_map(|id| Some(topology?.server(*id)?.name.clone())).collect()
+    }
+}
+
+impl Site {
+    /// Begins a change, or goes on with the one under way if that is the one asked for.
+    pub(crate) fn begin_change(
+        &mut self,
+        caller: &Caller,
+        asked: &PublishTopology,
+        topology: Topology,
+        change: Change,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        let method = asked.method.unwrap_or_default();
+        let without = self.cluster.without(asked)?;
+        self.cluster.require_changeable(&topology, &change)?;
+        self.require_reachable(&topology, &change, &without)?;
+        if method == Method::Except && !without.is_empty() && !change.domains.is_empty() {
+            let message = "of a server that is down nobody knows which instances it has; change the \
+                           weights by time stamp (`since`)";
+            return Err(Refusal::new(Kind::Invalid, "exceptions_unknown", message));
+        }
+        let (number, by) = (self.catalog.changes().next_number(), caller.performer());
+        let event = SiteEvent::ChangeBegun {
+            number,
+            source: asked.source.clone(),
+            method,
+            by: by.clone(),
+            without: without.iter().copied().collect(),
+        };
+        let source = Arc::from(&*asked.source);
+        let records = self.catalog.log.version + 1;
+        let changed = (topology, change);
+        let pending = Pending::new(number, (source, method, by), without, changed, (records, now));
+        self.catalog.begin_change(pending).map_err(out_of_order)?;
+        self.record(event, now);
+        self.follow_changes(now);
+        self.coordinate(now);
+        Ok(self.changing())
+    }
+
+    /// How the change under way is getting on; if it is over already, what has come of it.
+    pub(crate) fn changing(&self) -> Answer {
+        Answer::Reconfiguration(Box::new(self.reconfiguration_now()))
+    }
+
     /// Refuses a change that would lock a domain only to wait for somebody who is not there, and one
     /// behind the back of a server that may take itself for the only one of its domain.
     fn require_reachable(
@@ -132,7 +145,7 @@ impl Site {
             let message = format!(
                 "{} has never shared its domain and may not know that it is not alone there; wait \
                  for it",
-                self.names(&[*alone])
+                self.cluster.names(&[*alone])
             );
             return Err(Refusal::new(Kind::Conflict, "server_was_alone", message));
         }
@@ -141,7 +154,7 @@ impl Site {
         if away.is_empty() {
             return Ok(());
         }
-        let names = self.names(&away);
+        let names = self.cluster.names(&away);
         let message = format!(
             "{names} cannot be reached, and the domain would wait for it; try again, or declare it \
              down with `--without` if it does not come back"
@@ -152,18 +165,21 @@ impl Site {
     /// What another topology would change for what is here. Everybody answers for themselves.
     pub(crate) fn dry_run(&self, method: Method, next: &Topology, change: &Change) -> Answer {
         let here = self.cluster.seat.as_ref().map(|seat| seat.here);
-        let known = self.known_ids().count() as u64;
+        let known = self.cases.known_ids().count() as u64;
         // Other servers have parts of the same instance: only the one that started it counts it.
-        let open = self.known_ids().filter(|id| self.starter_of(*id).is_none()).count() as u64;
+        let open =
+            self.cases.known_ids().filter(|id| self.cluster.starter_of(*id).is_none()).count()
+                as u64;
         let moves = here.is_some_and(|here| change.servers.contains(&here));
-        let is_locked = self.domain_here().is_some_and(|domain| change.domains.contains(&domain));
+        let is_locked =
+            self.cluster.domain_here().is_some_and(|domain| change.domains.contains(&domain));
         let excepted = match method {
             Method::Except if is_locked => self.affected(next).len() as u64,
             Method::Except | Method::Since => 0,
         };
         Answer::DryRun(Box::new(DryRun {
-            domains: self.domain_names(change.domains.iter()),
-            servers: self.server_names(change.servers.iter()),
+            domains: self.cluster.domain_names(change.domains.iter()),
+            servers: self.cluster.server_names(change.servers.iter()),
             open,
             moved: if moves { known } else { 0 },
             excepted,
@@ -173,7 +189,7 @@ impl Site {
 
     pub(crate) fn reconfiguration(&self, caller: &Caller) -> Result<Answer, Refusal> {
         caller.require_any()?;
-        self.require_registrar()?;
+        self.cluster.require_registrar()?;
         Ok(self.changing())
     }
 
@@ -189,17 +205,17 @@ impl Site {
         });
         let epoch = self.catalog.topology().map_or(0, |published| published.topology.epoch);
         let change = changes.pending().map(|pending| self.change_view(pending));
-        Reconfiguration { epoch, change, last, proposals: self.proposals() }
+        Reconfiguration { epoch, change, last, proposals: self.cluster.proposals() }
     }
 
     fn change_view(&self, pending: &Pending) -> ChangeView {
-        let missing = self.missing(pending);
+        let missing = self.cluster.missing(pending);
         let reporters = self.cluster.coordination.reporters().iter();
         let reported = reporters.filter(|id| self.cluster.coordination.has_reported(**id));
         let is_moving = missing.iter().all(|id| pending.moves(*id));
         let others =
             self.cluster.seat.iter().flat_map(|seat| seat.topology.numbered().map(|(id, _)| id));
-        let knows = |id: &ServerId| self.has_records(*id, pending.records);
+        let knows = |id: &ServerId| self.catalog.has_records(*id, pending.records);
         let acknowledged: Vec<ServerId> = others.filter(knows).collect();
         let took = self.catalog.changes().took_ms().map_or(USUAL, Duration::from_millis);
         let (open, excepted) = self.cluster.coordination.counts();
@@ -212,26 +228,16 @@ impl Site {
             },
             method: pending.method,
             since: pending.begun_at,
-            domains: self.domain_names(pending.change.domains.iter()),
-            servers: self.server_names(pending.change.servers.iter()),
-            without: self.server_names(pending.without.iter()),
-            acknowledged: self.server_names(acknowledged.iter()),
-            reported: self.server_names(reported),
-            missing: self.server_names(missing.iter()),
+            domains: self.cluster.domain_names(pending.change.domains.iter()),
+            servers: self.cluster.server_names(pending.change.servers.iter()),
+            without: self.cluster.server_names(pending.without.iter()),
+            acknowledged: self.cluster.server_names(acknowledged.iter()),
+            reported: self.cluster.server_names(reported),
+            missing: self.cluster.server_names(missing.iter()),
             open,
             excepted,
             estimate: pending.change.servers.is_empty().then_some(took),
         }
-    }
-
-    fn domain_names<'a>(&self, ids: impl Iterator<Item = &'a DomainId>) -> Vec<Arc<str>> {
-        let topology = self.seat().map(|seat| &seat.topology);
-        ids.filter_map(|id| Some(topology?.domain(*id)?.name.clone())).collect()
-    }
-
-    fn server_names<'a>(&self, ids: impl Iterator<Item = &'a ServerId>) -> Vec<Arc<str>> {
-        let topology = self.seat().map(|seat| &seat.topology);
-        ids.filter_map(|id| Some(topology?.server(*id)?.name.clone())).collect()
     }
 
     /// Gives the change under way up.
@@ -242,13 +248,13 @@ impl Site {
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_admin()?;
-        self.require_registrar()?;
+        self.cluster.require_registrar()?;
         let why = bounded(why.unwrap_or_else(|| "somebody asked for it".to_owned()), "reason")?;
         let Some(pending) = self.catalog.changes().pending() else {
             let message = "no change of the topology is under way; nothing is left to do";
             return Err(Refusal::new(Kind::Conflict, "no_change", message));
         };
-        if self.is_given_away(pending.number) || self.has_moved_in(pending.number) {
+        if self.cluster.is_given_away(pending.number) || self.cluster.has_moved_in(pending.number) {
             let message = "the store of this server is on its way to its new host; wait until it goes on there";
             return Err(Refusal::new(Kind::Conflict, "store_given_away", message));
         }

@@ -14,13 +14,63 @@ use legwork_model::time::Timestamp;
 use legwork_placement::{Rule as Counts, Topology, is_placed, unknown_domain};
 
 use crate::answer::Answer;
+use crate::catalog::Catalog;
 use crate::catalog::access::Caller;
+use crate::cluster::Cluster;
 use crate::cluster::reconfigure::under_way;
 use crate::cluster::seat::Seat;
 use crate::input::{PublishTopology, RequestId};
 use crate::output::Output;
 use crate::refusal::{Kind, Refusal};
 use crate::{Site, page};
+
+impl Catalog {
+    /// The topology that a text makes of the one in force, and what is wrong with it. `rules` says
+    /// from when the weights of a domain count that it changes.
+    pub(crate) fn next_topology(
+        &self,
+        source: &str,
+        rules: &BTreeMap<DomainId, Counts>,
+    ) -> (Option<Topology>, Vec<Finding>) {
+        let previous = self.topology().map(|published| &*published.topology);
+        Topology::succeed(source, previous, rules)
+    }
+
+    pub(crate) fn topology_versions(
+        &self,
+        caller: &Caller,
+        after: u32,
+        limit: usize,
+    ) -> Result<Answer, Refusal> {
+        caller.require_any()?;
+        let (versions, more) = page(self.topology_editions(after), limit);
+        Ok(Answer::Versions { versions, more })
+    }
+}
+
+impl Cluster {
+    /// Refuses what only the server that writes the catalog can do.
+    pub(crate) fn require_registrar(&self) -> Result<(), Refusal> {
+        let Some(seat) = self.seat() else { return Ok(()) };
+        match seat.topology.registrar() {
+            Some(registrar) if registrar != seat.here => {
+                let name = seat.topology.server(registrar).map(|server| &*server.name);
+                let message = format!(
+                    "only `{}` changes definitions, organisation, topology and tokens; ask there",
+                    name.unwrap_or_default()
+                );
+                let refusal = Refusal::new(Kind::Conflict, "not_registrar", message);
+                Err(refusal.at(Some(registrar)))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The server that writes the catalog, as far as known here.
+    pub(crate) fn registrar(&self) -> Option<ServerId> {
+        self.seat().and_then(|seat| seat.topology.registrar())
+    }
+}
 
 impl Site {
     /// Reads what this server was told of the others when it started.
@@ -31,7 +81,7 @@ impl Site {
         match (topology, here) {
             (Some(topology), Some(here)) => {
                 self.cluster.bootstrap = Some(Seat { here, topology: Arc::new(topology) });
-                self.name_servers();
+                self.cluster.name_servers();
             }
             (Some(_), None) => {
                 let name = &member.name;
@@ -90,10 +140,10 @@ impl Site {
             Some(Seat { here, topology })
         });
         if self.cluster.seat.is_none() && seat.is_some() {
-            self.forget_file_numbers();
+            self.catalog.forget_file_numbers();
         }
         self.cluster.seat = seat;
-        self.name_servers();
+        self.cluster.name_servers();
     }
 
     /// The topology in force, if the store is that of one of its servers and this server was started alone: it
@@ -101,17 +151,6 @@ impl Site {
     pub fn member_alone(&self) -> Option<&Topology> {
         let published = self.catalog.topology()?;
         self.config.member.is_none().then_some(&*published.topology)
-    }
-
-    /// The topology that a text makes of the one in force, and what is wrong with it. `rules` says
-    /// from when the weights of a domain count that it changes.
-    pub(crate) fn next_topology(
-        &self,
-        source: &str,
-        rules: &BTreeMap<DomainId, Counts>,
-    ) -> (Option<Topology>, Vec<Finding>) {
-        let previous = self.catalog.topology().map(|published| &*published.topology);
-        Topology::succeed(source, previous, rules)
     }
 
     /// Puts a topology in force, the next epoch; at once if it moves nothing.
@@ -123,7 +162,7 @@ impl Site {
     ) -> Result<Answer, Refusal> {
         caller.require_admin()?;
         if !asked.dry_run {
-            self.require_registrar()?;
+            self.cluster.require_registrar()?;
         }
         if self.config.member.is_none() {
             let message = "this server is alone; start it with `legwork up --cluster DIR`, where \
@@ -135,7 +174,7 @@ impl Site {
             let version = published.topology.epoch;
             return Ok(Answer::Published { version, unchanged: true, warnings: Vec::new() });
         }
-        let (topology, findings) = self.next_topology(&asked.source, &BTreeMap::new());
+        let (topology, findings) = self.catalog.next_topology(&asked.source, &BTreeMap::new());
         let topology = topology.ok_or_else(|| Refusal::check_failed(findings))?;
         let change = self.catalog.topology().map(|last| last.topology.change_to(&topology));
         if asked.dry_run {
@@ -220,17 +259,6 @@ impl Site {
         }
     }
 
-    pub(crate) fn topology_versions(
-        &self,
-        caller: &Caller,
-        after: u32,
-        limit: usize,
-    ) -> Result<Answer, Refusal> {
-        caller.require_any()?;
-        let (versions, more) = page(self.catalog.topology_editions(after), limit);
-        Ok(Answer::Versions { versions, more })
-    }
-
     /// The topology in force, or another epoch: that one is read from the store.
     pub(crate) fn topology(&mut self, id: RequestId, caller: &Caller, epoch: Option<u32>) {
         let in_force = self.catalog.topology();
@@ -257,23 +285,6 @@ impl Site {
         self.answer(id, answer);
     }
 
-    /// Refuses what only the server that writes the catalog can do.
-    pub(crate) fn require_registrar(&self) -> Result<(), Refusal> {
-        let Some(seat) = self.seat() else { return Ok(()) };
-        match seat.topology.registrar() {
-            Some(registrar) if registrar != seat.here => {
-                let name = seat.topology.server(registrar).map(|server| &*server.name);
-                let message = format!(
-                    "only `{}` changes definitions, organisation, topology and tokens; ask there",
-                    name.unwrap_or_default()
-                );
-                let refusal = Refusal::new(Kind::Conflict, "not_registrar", message);
-                Err(refusal.at(Some(registrar)))
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-
     /// Refuses a version from before the topology that names domains it does not have: they could
     /// be added while it runs.
     pub(crate) fn require_domains(&self, schema: &Schema) -> Result<(), Refusal> {
@@ -294,11 +305,6 @@ impl Site {
                 Err(Refusal::new(Kind::Conflict, "no_such_domain", message))
             }
         }
-    }
-
-    /// The server that writes the catalog, as far as known here.
-    pub(crate) fn registrar(&self) -> Option<ServerId> {
-        self.seat().and_then(|seat| seat.topology.registrar())
     }
 }
 

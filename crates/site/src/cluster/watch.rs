@@ -15,6 +15,7 @@ use legwork_placement::{Edit, Mode, Policy, Proposal, Topology, Watch, Watched};
 
 use crate::Site;
 use crate::catalog::access::Caller;
+use crate::cluster::Cluster;
 use crate::input::PublishTopology;
 use crate::message::{self, Message};
 use crate::output::Output;
@@ -38,26 +39,42 @@ pub(crate) struct Watching {
     proposals: BTreeMap<DomainId, Proposal>,
 }
 
-impl Site {
+impl Cluster {
     fn policy(&self) -> Option<&Policy> {
-        let policy = &self.cluster.seat.as_ref()?.topology.watchdog;
+        let policy = &self.seat.as_ref()?.topology.watchdog;
         (policy.mode != Mode::Off).then_some(policy)
     }
 
     pub(crate) fn next_watch(&self) -> Option<Timestamp> {
-        self.policy().map(|_| self.cluster.watching.due)
+        self.policy().map(|_| self.watching.due)
     }
 
     /// What was told before counts as if it had never been: all have been silent for longer than they may.
     pub(crate) fn watch_anew(&mut self, now: Timestamp) {
-        self.cluster.watching.told.clear();
-        self.cluster.watching.domains.clear();
-        self.cluster.watching.due = self.cluster.watching.due.max(now.plus(PAUSE));
+        self.watching.told.clear();
+        self.watching.domains.clear();
+        self.watching.due = self.watching.due.max(now.plus(PAUSE));
     }
 
+    /// A server has told how much it has done.
+    pub(crate) fn on_load(&mut self, from: ServerId, written: u64, now: Timestamp) {
+        if self.policy().is_some() {
+            self.watching.told.insert(from, (written, now));
+        }
+    }
+
+    /// What the watch-dog proposes, in words, for each domain that it proposes something for.
+    pub(crate) fn proposals(&self) -> Vec<String> {
+        let Some(seat) = &self.seat else { return Vec::new() };
+        let proposals = self.watching.proposals.values();
+        proposals.map(|proposal| words(&seat.topology, proposal)).collect()
+    }
+}
+
+impl Site {
     /// Tells how much was done here; the registrar looks at what all have told.
     pub(crate) fn watch(&mut self, now: Timestamp) {
-        let Some(due) = self.next_watch() else {
+        let Some(due) = self.cluster.next_watch() else {
             // Work from before somebody wanted it watched is not told.
             self.cluster.watching.written = 0;
             return;
@@ -68,9 +85,9 @@ impl Site {
         self.cluster.watching.due = now.plus(PAUSE);
         let written = std::mem::take(&mut self.cluster.watching.written);
         let Some(here) = self.cluster.seat.as_ref().map(|seat| seat.here) else { return };
-        match self.registrar() {
+        match self.cluster.registrar() {
             Some(registrar) if registrar == here => {
-                self.on_load(here, written, now);
+                self.cluster.on_load(here, written, now);
                 self.look_after(now);
             }
             Some(to) => self.out.push(Output::Send {
@@ -81,16 +98,10 @@ impl Site {
         }
     }
 
-    /// A server has told how much it has done.
-    pub(crate) fn on_load(&mut self, from: ServerId, written: u64, now: Timestamp) {
-        if self.policy().is_some() {
-            self.cluster.watching.told.insert(from, (written, now));
-        }
-    }
-
     /// Holds the loads of each domain against what is meant.
     fn look_after(&mut self, now: Timestamp) {
-        let (Some(policy), Some(seat)) = (self.policy().cloned(), &self.cluster.seat) else {
+        let (Some(policy), Some(seat)) = (self.cluster.policy().cloned(), &self.cluster.seat)
+        else {
             return;
         };
         let topology = seat.topology.clone();
@@ -150,13 +161,6 @@ impl Site {
             let text = format!("what the watch-dog proposes cannot be put in force: {why}");
             self.out.push(Output::Notice { text });
         }
-    }
-
-    /// What the watch-dog proposes, in words, for each domain that it proposes something for.
-    pub(crate) fn proposals(&self) -> Vec<String> {
-        let Some(seat) = &self.cluster.seat else { return Vec::new() };
-        let proposals = self.cluster.watching.proposals.values();
-        proposals.map(|proposal| words(&seat.topology, proposal)).collect()
     }
 }
 

@@ -7,37 +7,40 @@ use legwork_model::id::{ActivityId, InstanceId, ServerId};
 use legwork_placement::place;
 
 use crate::Site;
+use crate::cluster::Cluster;
 use crate::input::{Request, Subject};
 use crate::refusal::{Kind, Refusal};
 
-impl Site {
-    /// Refuses a request that another server can carry out, with word of that server.
-    pub(crate) fn require_here(&self, request: &Request) -> Result<(), Refusal> {
-        if !request.needs_no_catalog() {
-            self.require_joined()?;
-        }
-        match self.server_for(request) {
-            None => Ok(()),
-            Some(server) => Err(self.elsewhere(server)),
-        }
-    }
-
+impl Cluster {
     /// Who started an instance that is not known here, if its id tells.
     pub(crate) fn starter_of(&self, id: InstanceId) -> Option<ServerId> {
-        let seat = self.cluster.seat.as_ref()?;
+        let seat = self.seat.as_ref()?;
         let starter = id.server();
         let is_there = seat.topology.server(starter).is_some();
         (is_there && starter != seat.here).then_some(starter)
     }
 
     pub(crate) fn elsewhere(&self, server: ServerId) -> Refusal {
-        let topology = self.cluster.seat.as_ref().map(|seat| &seat.topology);
+        let topology = self.seat.as_ref().map(|seat| &seat.topology);
         let name = topology.and_then(|topology| Some(topology.server(server)?.name.clone()));
         let message = match name {
             Some(name) => format!("it is in the hands of the server `{name}`; ask there"),
             None => format!("it is in the hands of server {}; ask there", server.0),
         };
         Refusal::new(Kind::Conflict, "elsewhere", message).at(Some(server))
+    }
+}
+
+impl Site {
+    /// Refuses a request that another server can carry out, with word of that server.
+    pub(crate) fn require_here(&self, request: &Request) -> Result<(), Refusal> {
+        if !request.needs_no_catalog() {
+            self.cluster.require_joined()?;
+        }
+        match self.server_for(request) {
+            None => Ok(()),
+            Some(server) => Err(self.cluster.elsewhere(server)),
+        }
     }
 
     /// `None` if the request is to be carried out, or refused, here.
@@ -46,16 +49,16 @@ impl Site {
         match request.subject() {
             Subject::Instance(instance) => match self.cases.instances.state(instance) {
                 Some(_) => None,
-                None => self.starter_of(instance),
+                None => self.cluster.starter_of(instance),
             },
             // Orders for the instance as a whole are given where it was started.
             Subject::Order(instance) => match self.cases.instances.state(instance) {
                 Some((_, state)) => state.started_elsewhere(),
-                None => self.starter_of(instance),
+                None => self.cluster.starter_of(instance),
             },
             // Who has told of an item here knows best.
             Subject::Activity(activity, agent) => agent
-                .and_then(|agent| self.remote_item(agent, activity))
+                .and_then(|agent| self.work.remote_item(agent, activity))
                 .or_else(|| self.controller_of(activity)),
             Subject::Task(_) | Subject::Other => None,
         }
@@ -65,7 +68,7 @@ impl Site {
     fn controller_of(&self, activity: &ActivityId) -> Option<ServerId> {
         let seat = self.cluster.seat.as_ref()?;
         let Some((schema, state)) = self.cases.instances.state(activity.instance) else {
-            return self.starter_of(activity.instance);
+            return self.cluster.starter_of(activity.instance);
         };
         let node = schema.node_named(&activity.step)?;
         let known = seat.at(activity.instance).knowing(state);

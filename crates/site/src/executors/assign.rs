@@ -18,9 +18,11 @@ use super::given::Gift;
 use super::{Executors, Full};
 use crate::Site;
 use crate::answer::Answer;
+use crate::cases::Cases;
 use crate::cases::view;
 use crate::input::JobLease;
 use crate::jobs::JobKey;
+use crate::jobs::Jobs;
 use crate::jobs::demand::{Demanded, demanded};
 use crate::output::{Ask, Call, Output};
 use crate::planning::Turn;
@@ -44,6 +46,39 @@ pub(super) enum Why {
     Silent(String),
     /// The executor says so. Without `retry` it would always fail.
     Failed { error: String, retry: bool },
+}
+
+impl Jobs {
+    /// No executor takes the job now. If it was promised it is held, so that others of its type need not wait for it.
+    fn wait_for_turn(&mut self, key: &JobKey, turn: Option<Turn>) {
+        match turn {
+            Some(Turn::After(id)) => self.hold(key, Some(id)),
+            Some(Turn::Any { is_promised: true, .. } | Turn::Of(_)) => self.hold(key, None),
+            Some(Turn::Any { is_promised: false, .. }) | None => {}
+        }
+    }
+}
+
+impl Executors {
+    fn patience(&self, to: Candidate, task: &Task, usual: Duration, now: Timestamp) -> Duration {
+        let usual_ms = i64::try_from(usual.as_millis()).unwrap_or(i64::MAX);
+        let policy = self.policies.of(task.kind);
+        let ms = policy.patience_ms(&self.book, to, task, usual_ms, now);
+        Duration::from_millis(u64::try_from(ms).unwrap_or_default()).min(LEASE_MAX)
+    }
+
+    /// No executor is given up for silence before `until`, and the time that passed unseen is no executor's silence.
+    pub(crate) fn listen_to_executors(&mut self, unseen: Duration, until: Timestamp) {
+        self.book.skip(unseen);
+        self.judges_from = until;
+    }
+}
+
+impl Cases {
+    pub(super) fn activity_id(&self, key: &JobKey) -> Option<ActivityId> {
+        let (schema, _) = self.instances.state(key.instance)?;
+        Some(view::activity_id(schema, key.instance, &key.activity))
+    }
 }
 
 impl Site {
@@ -131,9 +166,9 @@ impl Site {
         let turn = (*calls > 0).then(|| self.turn_of(key, &task, now));
         let executors = &mut self.executors;
         let chosen = executors.choose(key, (&task, bytes), &workers, turn.as_ref(), now);
-        let Some((to, why)) = chosen else { return self.wait_for_turn(key, turn) };
+        let Some((to, why)) = chosen else { return self.jobs.wait_for_turn(key, turn) };
         let Some((schema, state)) = self.cases.instances.state(key.instance) else { return };
-        let takes = self.takes(schema, state, key, (to.executor, &task));
+        let takes = self.executors.takes(schema, state, key, (to.executor, &task));
         let poll = asking.first(job, Some(to.executor));
         let poll = poll.map(|(id, poll)| (id, poll.worker.clone(), poll.lease));
         let registered = self.executors.registry.get(to.executor).cloned();
@@ -142,14 +177,14 @@ impl Site {
             (None, Some(registered)) => {
                 let usual =
                     timeout.unwrap_or_else(|| USUAL.max(takes.said.unwrap_or_default() * 2));
-                let patience = self.patience(to, &task, usual, now);
+                let patience = self.executors.patience(to, &task, usual, now);
                 (registered.name.clone(), patience)
             }
             (None, None) => return,
         };
         let here = self.cluster.seat.as_ref().map_or(ServerId::default(), |seat| seat.here);
         let Some((lease, until)) = self.jobs.take(key, lease_for, here, now) else { return };
-        let Some(task_of) = self.job(key, job.clone(), lease, until) else { return };
+        let Some(task_of) = self.cases.job(key, job.clone(), lease, until) else { return };
         self.note_given(key, (to, task), (lease, takes.ms()), now);
         self.begin_promised(key, now);
         if self.executors.policies.is_recorded(kind) {
@@ -173,15 +208,6 @@ impl Site {
             return self.jobs.let_go(None);
         }
         free.iter().for_each(|id| self.jobs.let_go(Some(*id)));
-    }
-
-    /// No executor takes the job now. If it was promised it is held, so that others of its type need not wait for it.
-    fn wait_for_turn(&mut self, key: &JobKey, turn: Option<Turn>) {
-        match turn {
-            Some(Turn::After(id)) => self.jobs.hold(key, Some(id)),
-            Some(Turn::Any { is_promised: true, .. } | Turn::Of(_)) => self.jobs.hold(key, None),
-            Some(Turn::Any { is_promised: false, .. }) | None => {}
-        }
     }
 
     /// Notes an assignment.
@@ -218,14 +244,6 @@ impl Site {
         drop(recorded);
     }
 
-    fn patience(&self, to: Candidate, task: &Task, usual: Duration, now: Timestamp) -> Duration {
-        let usual_ms = i64::try_from(usual.as_millis()).unwrap_or(i64::MAX);
-        let executors = &self.executors;
-        let ms =
-            executors.policies.of(task.kind).patience_ms(&executors.book, to, task, usual_ms, now);
-        Duration::from_millis(u64::try_from(ms).unwrap_or_default()).min(LEASE_MAX)
-    }
-
     /// Jobs whose leases have run out: executors have failed with theirs, workers may have forgotten them.
     pub(crate) fn ran_out(&mut self, keys: Vec<JobKey>, now: Timestamp) {
         for key in keys {
@@ -242,12 +260,6 @@ impl Site {
                 self.fail_attempt(&key, why, now);
             }
         }
-    }
-
-    /// No executor is given up for silence before `until`, and the time that passed unseen is no executor's silence.
-    pub(crate) fn listen_to_executors(&mut self, unseen: Duration, until: Timestamp) {
-        self.executors.book.skip(unseen);
-        self.executors.judges_from = until;
     }
 
     /// Gives up what was given to those of whom nothing is expected any more.
@@ -302,7 +314,7 @@ impl Site {
             }
         };
         let Some(registered) = self.executors.registry.get(gift.executor).cloned() else { return };
-        if let Some(activity) = self.activity_id(key) {
+        if let Some(activity) = self.cases.activity_id(key) {
             self.call(&registered, Ask::Cancel(JobLease { activity, lease: gift.lease }));
         }
         let by = Performer::Executor(registered.name.clone());
@@ -331,14 +343,9 @@ impl Site {
         let Some(gift) = self.executors.given.take(key) else { return };
         self.executors.book.withdrawn(gift.assignment, self.clock.latest);
         let registered = self.executors.registry.get(gift.executor).cloned();
-        if let (Some(registered), Some(activity)) = (registered, self.activity_id(key)) {
+        if let (Some(registered), Some(activity)) = (registered, self.cases.activity_id(key)) {
             self.call(&registered, Ask::Cancel(JobLease { activity, lease: gift.lease }));
         }
-    }
-
-    pub(super) fn activity_id(&self, key: &JobKey) -> Option<ActivityId> {
-        let (schema, _) = self.cases.instances.state(key.instance)?;
-        Some(view::activity_id(schema, key.instance, &key.activity))
     }
 
     pub(super) fn call(&mut self, executor: &Arc<ExecutorRegistered>, ask: Ask) {

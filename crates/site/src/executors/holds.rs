@@ -14,6 +14,7 @@ use legwork_plan::{ResourceId, TaskId};
 use legwork_schedule::ExecutorId;
 
 use crate::Site;
+use crate::executors::Executors;
 use crate::input::JobLease;
 
 /// The most tasks of one executor.
@@ -97,13 +98,22 @@ impl Holds {
     }
 }
 
+impl Executors {
+    /// What executors hold and should be done by now takes their time no longer.
+    pub(crate) fn expire_holds(&mut self, now: Timestamp) {
+        for id in self.holds.expire(now) {
+            self.given.touch_executor(id);
+        }
+    }
+}
+
 impl Site {
     /// An executor reports all tasks that it has. Those that this server has given since it started are known, also when the
     /// report is an old one that was overtaken by another: only the others are noted, by the server that plans the executor.
     pub(super) fn note_holds(&mut self, executor: &str, holds: &[JobLease], now: Timestamp) {
         let Some((id, registered)) = self.executors.registry.named(executor) else { return };
         let resource = ResourceId::Executor(registered.name.clone());
-        let here = self.server_here();
+        let here = self.cluster.server_here();
         if self.planner_of(&resource) != here {
             return;
         }
@@ -113,19 +123,12 @@ impl Site {
                 || self.executors.given.late(held.lease).is_some()
         };
         let foreign = holds.iter().filter(is_foreign).take(HOLDS_MAX).map(|held| {
-            let takes_ms = self.held_ms(id, self.key_of(held).as_ref());
+            let takes_ms = self.held_ms(id, self.cases.key_of(held).as_ref());
             let until = Timestamp(now.0.saturating_add(takes_ms));
             (held.lease, held.activity.instance, until)
         });
         let foreign: Vec<(u64, InstanceId, Timestamp)> = foreign.collect();
         if self.executors.holds.set(id, &foreign) {
-            self.executors.given.touch_executor(id);
-        }
-    }
-
-    /// What executors hold and should be done by now takes their time no longer.
-    pub(crate) fn expire_holds(&mut self, now: Timestamp) {
-        for id in self.executors.holds.expire(now) {
             self.executors.given.touch_executor(id);
         }
     }

@@ -155,18 +155,20 @@ impl LearnedType {
     }
 }
 
-impl Site {
+impl Executors {
     /// Takes in what was learned before the server went down.
     pub(crate) fn recover_learned(&mut self, stream: &Stream) {
         let before = stream.snapshot.as_ref().map_or(0, |(version, _)| *version);
-        self.executors.stored.records = before + stream.records.len() as u64;
+        self.stored.records = before + stream.records.len() as u64;
         let Some((_, bytes)) = &stream.snapshot else { return };
         let learned = minicbor::decode::<Learned>(bytes);
         if let Some(learned) = learned.ok().filter(|learned| learned.format == FORMAT) {
-            self.executors.restore(learned);
+            self.restore(learned);
         }
     }
+}
 
+impl Site {
     /// Stores what was learned, if it is time.
     pub(crate) fn store_learned_in_time(&mut self, now: Timestamp) {
         if self.executors.next_store().is_some_and(|due| due <= now) {

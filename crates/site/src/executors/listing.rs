@@ -8,8 +8,25 @@ use legwork_schedule::{ExecutorId, KindId};
 use crate::Site;
 use crate::answer::{Answer, ExecutorInfo, ExecutorTypeInfo, WORKER_CURSOR};
 use crate::catalog::access::Caller;
+use crate::executors::Executors;
 use crate::page;
 use crate::refusal::Refusal;
+
+impl Executors {
+    fn type_info(&self, id: ExecutorId, job: &Arc<str>, kind: KindId) -> ExecutorTypeInfo {
+        let seen = self.book.seen(id, kind);
+        ExecutorTypeInfo {
+            job: job.clone(),
+            limit: None,
+            outstanding: self.given.count(id, kind),
+            pace_ms: seen.pace_ms,
+            answers: seen.answers,
+            timeouts: seen.timeouts,
+            failures: seen.failures,
+            is_failing: seen.is_failing,
+        }
+    }
+}
 
 impl Site {
     /// Executors by name, and then workers by name.
@@ -40,7 +57,7 @@ impl Site {
         let types = one.types.iter().filter_map(|own| {
             let kind = self.executors.registry.kind(&own.job)?;
             let limit = Some(own.limit.unwrap_or(one.limit));
-            Some(ExecutorTypeInfo { limit, ..self.type_info(id, &own.job, kind) })
+            Some(ExecutorTypeInfo { limit, ..self.executors.type_info(id, &own.job, kind) })
         });
         ExecutorInfo {
             name: one.name.clone(),
@@ -55,7 +72,7 @@ impl Site {
     /// A worker, if it has ever had something that executors do as well.
     fn worker_info(&self, id: ExecutorId, name: &Arc<str>) -> Option<ExecutorInfo> {
         let all = self.executors.registry.types();
-        let all = all.map(|(job, kind)| self.type_info(id, job, kind));
+        let all = all.map(|(job, kind)| self.executors.type_info(id, job, kind));
         let had = all.filter(|seen| {
             u64::from(seen.outstanding) + seen.answers + seen.timeouts + seen.failures > 0
         });
@@ -68,19 +85,5 @@ impl Site {
             is_silent: self.executors.book.is_silent(id, self.clock.latest),
             unconfirmed: 0,
         })
-    }
-
-    fn type_info(&self, id: ExecutorId, job: &Arc<str>, kind: KindId) -> ExecutorTypeInfo {
-        let seen = self.executors.book.seen(id, kind);
-        ExecutorTypeInfo {
-            job: job.clone(),
-            limit: None,
-            outstanding: self.executors.given.count(id, kind),
-            pace_ms: seen.pace_ms,
-            answers: seen.answers,
-            timeouts: seen.timeouts,
-            failures: seen.failures,
-            is_failing: seen.is_failing,
-        }
     }
 }

@@ -14,6 +14,7 @@ use super::registering::is_type;
 use crate::Site;
 use crate::answer::{Answer, PolicyInfo};
 use crate::catalog::access::Caller;
+use crate::executors::Executors;
 use crate::refusal::{Kind, Refusal};
 
 /// Of how many types something may be said.
@@ -74,6 +75,22 @@ impl Policies {
     }
 }
 
+impl Executors {
+    pub(super) fn list_policies(&self, caller: &Caller) -> Result<Answer, Refusal> {
+        caller.require_any()?;
+        let info = |PolicySet { job, policy, recorded, by }: &PolicySet| PolicyInfo {
+            job: job.clone(),
+            policy: policy.clone(),
+            recorded: *recorded,
+            by: Performer::clone(by),
+        };
+        let mut policies: Vec<PolicyInfo> =
+            self.policies.set.values().map(|chosen| info(&chosen.said)).collect();
+        policies.sort_by(|a, b| a.job.cmp(&b.job));
+        Ok(Answer::Policies(policies))
+    }
+}
+
 impl Site {
     pub(super) fn set_policy(
         &mut self,
@@ -82,7 +99,7 @@ impl Site {
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_admin()?;
-        self.require_registrar()?;
+        self.cluster.require_registrar()?;
         let policies = &self.executors.policies;
         if !is_type(&job) {
             let message = "no definition can name such a type of job: write it as after `job:`";
@@ -102,7 +119,7 @@ impl Site {
             );
             return Err(Refusal::new(Kind::Conflict, "too_many_policies", message));
         }
-        self.require_types([&*job].into_iter())?;
+        self.executors.require_types([&*job].into_iter())?;
         let said = PolicySet { job, policy, recorded, by: caller.performer() };
         self.record(SiteEvent::PolicySet(Box::new(said.clone())), now);
         self.take_policy(said);
@@ -115,20 +132,6 @@ impl Site {
         let seed = self.config.life;
         self.executors.policies.set(kind, said, seed);
         self.executors.reconsider();
-    }
-
-    pub(super) fn list_policies(&self, caller: &Caller) -> Result<Answer, Refusal> {
-        caller.require_any()?;
-        let info = |PolicySet { job, policy, recorded, by }: &PolicySet| PolicyInfo {
-            job: job.clone(),
-            policy: policy.clone(),
-            recorded: *recorded,
-            by: Performer::clone(by),
-        };
-        let mut policies: Vec<PolicyInfo> =
-            self.executors.policies.set.values().map(|chosen| info(&chosen.said)).collect();
-        policies.sort_by(|a, b| a.job.cmp(&b.job));
-        Ok(Answer::Policies(policies))
     }
 }
 

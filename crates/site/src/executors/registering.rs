@@ -11,7 +11,6 @@ use std::time::Duration;
 use legwork_engine::Command;
 use legwork_model::event::{ExecutorRegistered, RegularWork, SiteEvent};
 use legwork_model::time::{Timestamp, format_duration};
-use legwork_placement::Map;
 
 use super::Executors;
 use super::registry::Number;
@@ -41,6 +40,45 @@ const KINDS_MAX: usize = 10_000;
 /// How many executors there may be.
 const EXECUTORS_MAX: usize = 10_000;
 
+impl Executors {
+    /// Refuses more types of jobs than are kept apart. They are remembered as long as the server runs.
+    pub(super) fn require_types<'t>(
+        &self,
+        types: impl Iterator<Item = &'t str>,
+    ) -> Result<(), Refusal> {
+        let registry = &self.registry;
+        let new = types.filter(|job| registry.kind(job).is_none()).count();
+        if registry.kinds() + new <= KINDS_MAX {
+            return Ok(());
+        }
+        let message = format!("there are {KINDS_MAX} types of jobs, as many as fit");
+        Err(Refusal::new(Kind::Conflict, "too_many_types", message))
+    }
+
+    /// One that was registered, here or elsewhere.
+    pub(crate) fn take_executor(&mut self, executor: ExecutorRegistered) {
+        let Executors { registry, book, given, holds, rests, .. } = self;
+        let number = registry.register(executor);
+        match number {
+            Number::Same(id) => {
+                book.limit(id, &registry.limits(id));
+                book.heard(id);
+                rests.forget_rates(id);
+            }
+            Number::New(id) => drop(book.register(&registry.limits(id))),
+            // What was learned of another one says nothing of it.
+            Number::Again(id) => {
+                book.replace(id, &registry.limits(id));
+                given.forget_executor(id);
+                holds.forget(id);
+                rests.forget(id);
+            }
+        }
+        self.reconsider();
+        self.plans_changed();
+    }
+}
+
 impl Site {
     pub(crate) fn about_executors(
         &mut self,
@@ -54,21 +92,12 @@ impl Site {
             Concern::SetPolicy { job, policy, recorded } => {
                 self.set_policy(caller, (job, policy, recorded), now)
             }
-            Concern::Policies => self.list_policies(caller),
+            Concern::Policies => self.executors.list_policies(caller),
             Concern::List { after, limit } => self.list_executors(caller, after.as_deref(), limit),
             Concern::Figures { after, limit } => Ok(self.figures(after.as_deref(), limit)),
             Concern::Report(report) => self.report_task(caller, report, now),
             Concern::Confirm { executor, task } => self.confirm_task(caller, &executor, &task, now),
         }
-    }
-
-    fn require_domain(&self, domain: Option<&str>) -> Result<(), Refusal> {
-        let Some((domain, seat)) = domain.zip(self.seat()) else { return Ok(()) };
-        if seat.topology.domain_named(domain).is_some() {
-            return Ok(());
-        }
-        let message = format!("there is no domain `{domain}` in the topology; name one of its");
-        Err(Refusal::new(Kind::Invalid, "no_such_domain", message))
     }
 
     fn register_executor(
@@ -78,7 +107,7 @@ impl Site {
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_worker()?;
-        self.require_registrar()?;
+        self.cluster.require_registrar()?;
         check(&asked)?;
         let RegisterExecutor {
             name,
@@ -95,7 +124,7 @@ impl Site {
             verdicts,
             holds,
         } = asked;
-        self.require_domain(domain.as_deref())?;
+        self.cluster.require_domain(domain.as_deref())?;
         let by = caller.performer();
         let next = ExecutorRegistered {
             name,
@@ -138,10 +167,10 @@ impl Site {
                 format!("there are {EXECUTORS_MAX} executors, as many as fit; remove one first");
             return Err(Refusal::new(Kind::Conflict, "too_many_executors", message));
         }
-        self.require_types(next.types.iter().map(|own| &*own.job))?;
+        self.executors.require_types(next.types.iter().map(|own| &*own.job))?;
         let name = next.name.clone();
         self.record(SiteEvent::ExecutorRegistered(Box::new(next.clone())), now);
-        self.take_executor(next);
+        self.executors.take_executor(next);
         if let Some(holds) = &holds {
             self.note_holds(&name, holds, now);
         }
@@ -155,7 +184,7 @@ impl Site {
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_worker()?;
-        self.require_registrar()?;
+        self.cluster.require_registrar()?;
         let known = self.executors.registry.named(&name).map(|(_, known)| known.clone());
         let Some(known) = known else { return Err(no_such_executor(&name)) };
         let by = caller.performer();
@@ -165,43 +194,6 @@ impl Site {
         self.record(SiteEvent::ExecutorRemoved { name: name.clone(), by }, now);
         self.drop_executor(&name);
         Ok(Answer::Done)
-    }
-
-    /// Refuses more types of jobs than are kept apart. They are remembered as long as the server runs.
-    pub(super) fn require_types<'t>(
-        &self,
-        types: impl Iterator<Item = &'t str>,
-    ) -> Result<(), Refusal> {
-        let registry = &self.executors.registry;
-        let new = types.filter(|job| registry.kind(job).is_none()).count();
-        if registry.kinds() + new <= KINDS_MAX {
-            return Ok(());
-        }
-        let message = format!("there are {KINDS_MAX} types of jobs, as many as fit");
-        Err(Refusal::new(Kind::Conflict, "too_many_types", message))
-    }
-
-    /// One that was registered, here or elsewhere.
-    pub(crate) fn take_executor(&mut self, executor: ExecutorRegistered) {
-        let Executors { registry, book, given, holds, rests, .. } = &mut self.executors;
-        let number = registry.register(executor);
-        match number {
-            Number::Same(id) => {
-                book.limit(id, &registry.limits(id));
-                book.heard(id);
-                rests.forget_rates(id);
-            }
-            Number::New(id) => drop(book.register(&registry.limits(id))),
-            // What was learned of another one says nothing of it.
-            Number::Again(id) => {
-                book.replace(id, &registry.limits(id));
-                given.forget_executor(id);
-                holds.forget(id);
-                rests.forget(id);
-            }
-        }
-        self.executors.reconsider();
-        self.executors.plans_changed();
     }
 
     /// One that was taken out: what it has goes to others.
@@ -222,7 +214,7 @@ impl Site {
     /// Results of executors that are no more count without being confirmed.
     pub(super) fn confirm_orphan(&mut self, lease: u64, now: Timestamp) {
         let Some(verdict) = self.executors.unsaid.confirmed(lease) else { return };
-        let found = self.activity(&verdict.activity).map(|(_, activity)| activity);
+        let found = self.cases.activity(&verdict.activity).map(|(_, activity)| activity);
         if let (true, Ok(activity)) = (verdict.counts, found) {
             let instance = verdict.activity.instance;
             // It was confirmed before, or has ended otherwise.

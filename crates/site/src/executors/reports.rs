@@ -16,6 +16,7 @@ use super::Executors;
 use super::assign::Why;
 use crate::Site;
 use crate::answer::Answer;
+use crate::cases::Cases;
 use crate::cases::step::broken;
 use crate::catalog::access::Caller;
 use crate::input::{Data, JobLease, Outcome, TaskReport};
@@ -43,6 +44,57 @@ enum Worth {
     Nothing,
 }
 
+impl Executors {
+    /// The feedback in an answer of an executor, also in one that comes late.
+    fn note_feedback(
+        &mut self,
+        key: Option<&JobKey>,
+        lease: u64,
+        (feedback, is_over): (Feedback, bool),
+        now: Timestamp,
+    ) {
+        let Executors { given, book, .. } = self;
+        let current = key.and_then(|key| given.get(key)).map(|gift| gift.assignment);
+        if let Some(assignment) = current.or_else(|| given.late(lease)) {
+            book.note_feedback(assignment, feedback, is_over, now);
+        }
+    }
+
+    /// Whether an assignment is the one that stands, and this executor has it.
+    fn stands(&self, key: &JobKey, executor: &str, lease: u64) -> bool {
+        let own = self.registry.named(executor).map(|(id, _)| id);
+        let gift = self.given.get(key);
+        gift.is_some_and(|gift| gift.lease == lease && Some(gift.executor) == own)
+    }
+
+    fn wants_verdict(&self, executor: &str) -> bool {
+        self.registry.named(executor).is_some_and(|(_, registered)| registered.verdicts)
+    }
+
+    fn tell_verdict(&mut self, executor: &Arc<str>, task: &JobLease, counts: bool, now: Timestamp) {
+        if self.wants_verdict(executor) {
+            let to = (executor.clone(), task.activity.clone());
+            self.unsaid.add(task.lease, to, counts, now);
+        }
+    }
+}
+
+impl Cases {
+    pub(super) fn key_of(&self, task: &JobLease) -> Option<JobKey> {
+        let (_, activity) = self.activity(&task.activity).ok()?;
+        Some(JobKey { instance: task.activity.instance, activity })
+    }
+
+    fn is_answered_by(&self, key: &JobKey, executor: &str, lease: u64) -> bool {
+        let state = self.instances.state(key.instance).map(|(_, state)| state);
+        let answer = state.and_then(|state| state.answer(key.activity.node));
+        answer.is_some_and(|answer| {
+            let is_own = answer.by.program().is_some_and(|name| **name == *executor);
+            answer.lease == lease && is_own
+        })
+    }
+}
+
 impl Site {
     pub(super) fn report_task(
         &mut self,
@@ -56,14 +108,15 @@ impl Site {
         if let Some(reason) = self.cases.instances.broken(instance) {
             return Err(broken(instance, reason));
         }
-        let key = self.key_of(&task);
-        let is_current = key.as_ref().is_some_and(|key| self.stands(key, &executor, task.lease));
+        let key = self.cases.key_of(&task);
+        let is_current =
+            key.as_ref().is_some_and(|key| self.executors.stands(key, &executor, task.lease));
         let is_over = match outcome {
             Outcome::Done(_) | Outcome::Failed { .. } | Outcome::Busy { .. } => true,
             Outcome::Taken => false,
         };
         let own = key.as_ref().filter(|_| is_current);
-        self.note_feedback(own, task.lease, (feedback, is_over), now);
+        self.executors.note_feedback(own, task.lease, (feedback, is_over), now);
         if let Some(mut holds) = holds {
             holds.retain(|held| !is_over || held.lease != task.lease);
             self.note_holds(&executor, &holds, now);
@@ -94,8 +147,8 @@ impl Site {
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_executor(executor)?;
-        let counted = |key: &JobKey| self.is_answered_by(key, executor, task.lease);
-        if let Some(key) = self.key_of(task).filter(counted) {
+        let counted = |key: &JobKey| self.cases.is_answered_by(key, executor, task.lease);
+        if let Some(key) = self.cases.key_of(task).filter(counted) {
             self.require_room()?;
             let command = Command::Confirm { activity: key.activity };
             self.command(key.instance, command, now)?;
@@ -103,26 +156,6 @@ impl Site {
         // Not before: what could not be taken down is confirmed again.
         self.executors.unsaid.confirmed(task.lease);
         Ok(Answer::Done)
-    }
-
-    /// The feedback in an answer of an executor, also in one that comes late.
-    fn note_feedback(
-        &mut self,
-        key: Option<&JobKey>,
-        lease: u64,
-        (feedback, is_over): (Feedback, bool),
-        now: Timestamp,
-    ) {
-        let Executors { given, book, .. } = &mut self.executors;
-        let current = key.and_then(|key| given.get(key)).map(|gift| gift.assignment);
-        if let Some(assignment) = current.or_else(|| given.late(lease)) {
-            book.note_feedback(assignment, feedback, is_over, now);
-        }
-    }
-
-    pub(super) fn key_of(&self, task: &JobLease) -> Option<JobKey> {
-        let (_, activity) = self.activity(&task.activity).ok()?;
-        Some(JobKey { instance: task.activity.instance, activity })
     }
 
     /// It does not want the job, and nothing for a while.
@@ -160,21 +193,14 @@ impl Site {
             (Worth::Counted, _) => true,
             (Worth::Nothing | Worth::Accepted { .. }, _) => false,
         };
-        self.tell_verdict(executor, task, counts, now);
+        self.executors.tell_verdict(executor, task, counts, now);
         Ok(())
-    }
-
-    /// Whether an assignment is the one that stands, and this executor has it.
-    fn stands(&self, key: &JobKey, executor: &str, lease: u64) -> bool {
-        let own = self.executors.registry.named(executor).map(|(id, _)| id);
-        let gift = self.executors.given.get(key);
-        gift.is_some_and(|gift| gift.lease == lease && Some(gift.executor) == own)
     }
 
     fn worth(&self, key: &JobKey, executor: &Arc<str>, lease: u64) -> Worth {
         // Nothing else: what was given up once may have been told that it does not count.
         if let Some(gift) = self.executors.given.get(key)
-            && self.stands(key, executor, lease)
+            && self.executors.stands(key, executor, lease)
         {
             return Worth::Accepted { since: gift.at };
         }
@@ -182,17 +208,8 @@ impl Site {
             return Worth::Nothing;
         };
         let is_done = state.has_counted(key.activity.node, executor, lease);
-        let has_counted = is_done || self.is_answered_by(key, executor, lease);
+        let has_counted = is_done || self.cases.is_answered_by(key, executor, lease);
         if has_counted { Worth::Counted } else { Worth::Nothing }
-    }
-
-    fn is_answered_by(&self, key: &JobKey, executor: &str, lease: u64) -> bool {
-        let state = self.cases.instances.state(key.instance).map(|(_, state)| state);
-        let answer = state.and_then(|state| state.answer(key.activity.node));
-        answer.is_some_and(|answer| {
-            let is_own = answer.by.program().is_some_and(|name| **name == *executor);
-            answer.lease == lease && is_own
-        })
     }
 
     /// Takes a result; whether it counts: it may not fit what the step is to write.
@@ -204,7 +221,7 @@ impl Site {
         (data, started_at): (&Data, Timestamp),
         now: Timestamp,
     ) -> Result<bool, Refusal> {
-        let (schema, _) = self.activity(&task.activity)?;
+        let (schema, _) = self.cases.activity(&task.activity)?;
         let activity = key.activity.clone();
         let by = Performer::Executor(executor.clone());
         let checked = engine::data::typed(&schema, activity.node, data);
@@ -224,7 +241,7 @@ impl Site {
                 request,
                 channel: None,
             };
-            if !self.wants_verdict(executor) {
+            if !self.executors.wants_verdict(executor) {
                 return self.command(key.instance, complete, now);
             }
             // Once the executor has made it final it is too late to find that it does not fit.
@@ -241,17 +258,6 @@ impl Site {
         let error = format!("its result does not fit: {refusal}");
         self.fail_attempt(key, Why::Failed { error, retry: true }, now);
         Ok(false)
-    }
-
-    fn wants_verdict(&self, executor: &str) -> bool {
-        self.executors.registry.named(executor).is_some_and(|(_, registered)| registered.verdicts)
-    }
-
-    fn tell_verdict(&mut self, executor: &Arc<str>, task: &JobLease, counts: bool, now: Timestamp) {
-        if self.wants_verdict(executor) {
-            let to = (executor.clone(), task.activity.clone());
-            self.executors.unsaid.add(task.lease, to, counts, now);
-        }
     }
 
     /// Says the verdicts that are due, a portion at a time.

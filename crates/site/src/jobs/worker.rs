@@ -10,6 +10,7 @@ use legwork_model::time::Timestamp;
 
 use crate::Site;
 use crate::answer::{Answer, Job};
+use crate::cases::Cases;
 use crate::cases::control::{bounded, too_many_waiting};
 use crate::cases::view;
 use crate::catalog::access::Caller;
@@ -24,6 +25,28 @@ const BATCH_MAX: usize = 1_000;
 const TYPES_MAX: usize = 100;
 const LEASE_MIN: Duration = Duration::from_millis(100);
 const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+impl Cases {
+    pub(crate) fn job(
+        &self,
+        key: &JobKey,
+        job: Arc<str>,
+        lease: u64,
+        expires_at: Timestamp,
+    ) -> Option<Job> {
+        let (schema, state) = self.instances.state(key.instance)?;
+        Some(Job {
+            activity: view::activity_id(schema, key.instance, &key.activity),
+            job,
+            process: schema.process.clone(),
+            lease,
+            expires_at,
+            attempt: state.open_at(schema, key.activity.node).map_or(0, |open| open.attempts) + 1,
+            size: demanded(schema, state, &key.activity).size,
+            inputs: view::named(schema, state.inputs(schema, &key.activity)),
+        })
+    }
+}
 
 impl Site {
     pub(crate) fn activate(
@@ -42,7 +65,7 @@ impl Site {
             is_first |= self.executors.seen.ask(job, worker, now);
         }
         if is_first {
-            self.hurry_revoked(now);
+            self.planning.hurry_revoked(now);
         }
         // Served at the end of the batch of inputs, together with what the batch has brought up.
         let until = activate.wait_until.unwrap_or(now);
@@ -101,27 +124,7 @@ impl Site {
         let here = self.cluster.seat.as_ref().map_or(ServerId::default(), |seat| seat.here);
         let (lease, expires_at) = self.jobs.take(key, lease, here, now)?;
         self.begin_promised(key, now);
-        self.job(key, job.clone(), lease, expires_at)
-    }
-
-    pub(crate) fn job(
-        &self,
-        key: &JobKey,
-        job: Arc<str>,
-        lease: u64,
-        expires_at: Timestamp,
-    ) -> Option<Job> {
-        let (schema, state) = self.cases.instances.state(key.instance)?;
-        Some(Job {
-            activity: view::activity_id(schema, key.instance, &key.activity),
-            job,
-            process: schema.process.clone(),
-            lease,
-            expires_at,
-            attempt: state.open_at(schema, key.activity.node).map_or(0, |open| open.attempts) + 1,
-            size: demanded(schema, state, &key.activity).size,
-            inputs: view::named(schema, state.inputs(schema, &key.activity)),
-        })
+        self.cases.job(key, job.clone(), lease, expires_at)
     }
 
     pub(crate) fn complete_jobs(
@@ -144,7 +147,7 @@ impl Site {
                 }
                 let (key, started) = leased?;
                 let activity = key.activity.clone();
-                let (schema, _) = self.activity(&job.activity)?;
+                let (schema, _) = self.cases.activity(&job.activity)?;
                 let outputs = engine::data::typed(&schema, activity.node, &data)
                     .map_err(|rejection| Refusal::from(&rejection))?;
                 let command = Command::Complete {
@@ -271,7 +274,7 @@ impl Site {
     fn job_key(&self, id: &ActivityId) -> Result<JobKey, Refusal> {
         // An instance with open jobs is always in memory; without it the job is not open.
         let (_, activity) =
-            self.activity(id).map_err(|_| lease_refusal(LeaseError::NotOpen, id))?;
+            self.cases.activity(id).map_err(|_| lease_refusal(LeaseError::NotOpen, id))?;
         let key = JobKey { instance: id.instance, activity };
         // Whoever is called says by itself what comes of it.
         match self.executors.is_called(&key) {

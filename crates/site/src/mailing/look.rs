@@ -18,7 +18,9 @@ use legwork_org::ItemKey;
 use super::Mailings;
 use crate::Site;
 use crate::answer::{Answer, Content, Letter};
+use crate::cases::Cases;
 use crate::cases::view;
+use crate::catalog::Catalog;
 use crate::input::Notice;
 use crate::planning::leg_of;
 use crate::work::items as work;
@@ -29,6 +31,72 @@ const LOOKS_MAX: usize = 500;
 const DIGEST_ITEMS_MAX: usize = 1_000;
 /// When an item is looked at again whose case is not in memory.
 const LOADED: Duration = Duration::from_millis(200);
+
+impl Mailings {
+    /// An item that is to be looked at again by now.
+    fn take_due(&mut self, now: Timestamp) -> Option<ItemKey> {
+        let later = &mut self.later;
+        if later.first().is_some_and(|(at, _)| *at <= now) {
+            later.pop_first().map(|(_, key)| key)
+        } else {
+            None
+        }
+    }
+
+    /// Until when nothing is sent to somebody.
+    pub(super) fn held_until(
+        &mut self,
+        tell: &Tell,
+        agent: &AgentId,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let put_off = self.put_off.get(agent).copied().filter(|until| *until > now);
+        put_off.max(self.book.held_until(agent, tell, now))
+    }
+}
+
+impl Cases {
+    /// What the definition has letters about an item show.
+    fn shown(&self, schema: &Schema, key: &ItemKey) -> Vec<(Arc<str>, Value)> {
+        let node = schema.node(key.activity.node);
+        if node.mail.is_empty() {
+            return Vec::new();
+        }
+        let Some((_, state)) = self.instances.state(key.instance) else { return Vec::new() };
+        let inputs = state.inputs(schema, &key.activity);
+        let value = |element: &ElementId| {
+            let (_, value) = inputs.iter().find(|(known, _)| known == element)?;
+            let known = schema.element(*element);
+            let title = known.title.as_deref().map_or_else(|| known.name.clone(), Arc::from);
+            Some((title, (*value).clone()))
+        };
+        node.mail.iter().filter_map(value).collect()
+    }
+
+    /// By when an item has to be done, if its instance has a deadline.
+    fn due_of(&self, key: &ItemKey) -> Option<Timestamp> {
+        let (schema, state) = self.instances.state(key.instance)?;
+        leg_of(schema, state, &key.activity).map(|leg| leg.due)
+    }
+}
+
+impl Catalog {
+    /// Where somebody can be written to.
+    pub(super) fn address_of(&self, agent: &AgentId) -> Option<Arc<str>> {
+        let agent = self.organisation().agent(agent)?;
+        agent.mail.as_deref().filter(|mail| is_address(mail)).map(Arc::from)
+    }
+
+    /// Who is written to at an address; the first if there are several.
+    pub(super) fn person_at(&self, address: &str) -> Option<(AgentId, Arc<str>)> {
+        let mut agents = self.organisation().agents().iter();
+        let has_it = |mail: &&str| same_address(mail, address) && is_address(mail);
+        agents.find_map(|agent| {
+            let mail = agent.mail.as_deref().filter(has_it)?;
+            Some((agent.id.clone(), mail.into()))
+        })
+    }
+}
 
 impl Site {
     /// The letter that is due next.
@@ -47,7 +115,8 @@ impl Site {
             return Answer::Letter { letter: Some(Box::new(letter)), more: true };
         }
         for _ in 0..LOOKS_MAX {
-            let Some(key) = self.take_due(now).or_else(|| self.work.worklists.take_news()) else {
+            let Some(key) = self.mailings.take_due(now).or_else(|| self.work.worklists.take_news())
+            else {
                 return Answer::Letter { letter: None, more: false };
             };
             if let Some(letter) = self.look_at(tell, &key, now) {
@@ -55,16 +124,6 @@ impl Site {
             }
         }
         Answer::Letter { letter: None, more: true }
-    }
-
-    /// An item that is to be looked at again by now.
-    fn take_due(&mut self, now: Timestamp) -> Option<ItemKey> {
-        let later = &mut self.mailings.later;
-        if later.first().is_some_and(|(at, _)| *at <= now) {
-            later.pop_first().map(|(_, key)| key)
-        } else {
-            None
-        }
     }
 
     /// The first letter about an item that may be sent now; the others are held, or come later.
@@ -78,7 +137,7 @@ impl Site {
         }
         self.mailings.later.extend(due.next.map(|next| (next, key.clone())));
         for (kind, agent) in due.letters {
-            if let Some(until) = self.held_until(tell, &agent, now) {
+            if let Some(until) = self.mailings.held_until(tell, &agent, now) {
                 let held = self.mailings.held.entry(agent.clone()).or_default();
                 if held.is_empty() {
                     self.mailings.held_until.insert((until, agent));
@@ -110,7 +169,7 @@ impl Site {
                 self.mailings.held_until.insert((until, agent));
                 return None;
             }
-            if let Some(until) = self.held_until(tell, &agent, now) {
+            if let Some(until) = self.mailings.held_until(tell, &agent, now) {
                 self.mailings.held_until.insert((until, agent));
                 continue;
             }
@@ -131,29 +190,17 @@ impl Site {
                 held.into_iter().partition(|held| is_due(self, held));
             self.mailings.let_go(&agent, over, now);
             let is_digest = about.len() > self.mailings.book.room(&agent, tell, now);
-            let Some(address) = self.address_of(&agent).filter(|_| is_digest) else {
+            let Some(address) = self.catalog.address_of(&agent).filter(|_| is_digest) else {
                 self.mailings.let_go(&agent, about, now);
                 continue;
             };
             let cases = about.iter().filter(|(key, _)| subject(key).is_case());
-            let turned_at = cases.filter_map(|(key, _)| self.turned_at(key.instance)).max();
+            let turned_at = cases.filter_map(|(key, _)| self.cases.turned_at(key.instance)).max();
             let about = about.iter().map(|(key, kind)| (subject(key), *kind)).collect();
             let zone = self.catalog.organisation().zone_of(&agent);
             let notice = Notice { agent, about };
             return Some(Letter { address, zone, notice, content: Content::Digest { turned_at } });
         }
-    }
-
-    /// Until when nothing is sent to somebody.
-    pub(super) fn held_until(
-        &mut self,
-        tell: &Tell,
-        agent: &AgentId,
-        now: Timestamp,
-    ) -> Option<Timestamp> {
-        let mailings = &mut self.mailings;
-        let put_off = mailings.put_off.get(agent).copied().filter(|until| *until > now);
-        put_off.max(mailings.book.held_until(agent, tell, now))
     }
 
     /// What a letter would be about, as it stands now, if it is there.
@@ -181,7 +228,8 @@ impl Site {
         let expires_at = item.offered_at + tell.answer_within;
         let is_answerable = kind.is_answerable() && expires_at > now;
         // Whoever is to do it sees what it reads; a manager may not.
-        let shown = if kind.is_answerable() { self.shown(&item.schema, key) } else { Vec::new() };
+        let shown =
+            if kind.is_answerable() { self.cases.shown(&item.schema, key) } else { Vec::new() };
         let about = About {
             activity: work::public_name(&item.schema, key),
             kind,
@@ -194,24 +242,7 @@ impl Site {
         let notice = Notice { agent: agent.clone(), about: vec![(subject(key), kind)] };
         let content = Content::Item { about, expires_at };
         let zone = self.catalog.organisation().zone_of(agent);
-        Some(Letter { address: self.address_of(agent)?, zone, notice, content })
-    }
-
-    /// What the definition has letters about an item show.
-    fn shown(&self, schema: &Schema, key: &ItemKey) -> Vec<(Arc<str>, Value)> {
-        let node = schema.node(key.activity.node);
-        if node.mail.is_empty() {
-            return Vec::new();
-        }
-        let Some((_, state)) = self.cases.instances.state(key.instance) else { return Vec::new() };
-        let inputs = state.inputs(schema, &key.activity);
-        let value = |element: &ElementId| {
-            let (_, value) = inputs.iter().find(|(known, _)| known == element)?;
-            let known = schema.element(*element);
-            let title = known.title.as_deref().map_or_else(|| known.name.clone(), Arc::from);
-            Some((title, (*value).clone()))
-        };
-        node.mail.iter().filter_map(value).collect()
+        Some(Letter { address: self.catalog.address_of(agent)?, zone, notice, content })
     }
 
     /// Whether what a letter is to show is not in memory; it is asked for, and the item looked at again.
@@ -247,7 +278,7 @@ impl Site {
         };
         let seen_by = concerned.iter().filter_map(|agent| does_it(agent));
         let sees = |agent: &AgentId| self.work.worklists.sees(org, agent, key, now);
-        let has_address = |agent: &AgentId| self.address_of(agent).is_some();
+        let has_address = |agent: &AgentId| self.catalog.address_of(agent).is_some();
         let seen_by: BTreeSet<AgentId> =
             seen_by.filter(|agent| sees(agent) && has_address(agent)).collect();
         let above: BTreeSet<AgentId> = actors
@@ -259,7 +290,7 @@ impl Site {
         Some(Standing {
             offered_at: item.offered_at,
             claimed_at: item.claimed_at,
-            due: self.due_of(key),
+            due: self.cases.due_of(key),
             seen_by: seen_by.into_iter().collect(),
             is_news,
             above: above.into_iter().collect(),
@@ -275,28 +306,6 @@ impl Site {
                 .and_then(|(schema, state)| state.open_at(schema, key.activity.node));
             open.is_some_and(|open| open.given_by.is_some())
         });
-    }
-
-    /// By when an item has to be done, if its instance has a deadline.
-    fn due_of(&self, key: &ItemKey) -> Option<Timestamp> {
-        let (schema, state) = self.cases.instances.state(key.instance)?;
-        leg_of(schema, state, &key.activity).map(|leg| leg.due)
-    }
-
-    /// Where somebody can be written to.
-    pub(super) fn address_of(&self, agent: &AgentId) -> Option<Arc<str>> {
-        let agent = self.catalog.organisation().agent(agent)?;
-        agent.mail.as_deref().filter(|mail| is_address(mail)).map(Arc::from)
-    }
-
-    /// Who is written to at an address; the first if there are several.
-    pub(super) fn person_at(&self, address: &str) -> Option<(AgentId, Arc<str>)> {
-        let mut agents = self.catalog.organisation().agents().iter();
-        let has_it = |mail: &&str| same_address(mail, address) && is_address(mail);
-        agents.find_map(|agent| {
-            let mail = agent.mail.as_deref().filter(has_it)?;
-            Some((agent.id.clone(), mail.into()))
-        })
     }
 }
 

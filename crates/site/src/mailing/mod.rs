@@ -71,8 +71,8 @@ impl Site {
                 self.mailings.put_off.insert(agent, until);
                 Ok(Answer::Done)
             }
-            Mailing::Address { agent } => Ok(Answer::Address(self.address_of(&agent))),
-            Mailing::Whose { address } => Ok(Answer::Person(self.person_at(&address))),
+            Mailing::Address { agent } => Ok(Answer::Address(self.catalog.address_of(&agent))),
+            Mailing::Whose { address } => Ok(Answer::Person(self.catalog.person_at(&address))),
         }
     }
 

@@ -16,11 +16,45 @@ use legwork_model::time::Timestamp;
 use super::promises::{key, owner};
 use crate::Site;
 use crate::answer::{Content, Letter};
+use crate::cases::Cases;
+use crate::catalog::Catalog;
 use crate::input::Notice;
 use crate::planning::in_danger_from;
 
 /// So many steps are named in a letter.
 const STEPS_MAX: usize = 10;
+
+impl Cases {
+    /// The last deadline of an instance that passed.
+    pub(super) fn passed_at(&self, id: InstanceId) -> Option<Timestamp> {
+        let (_, _, deadline) = self.open_case(id)?;
+        deadline.passed.map(|passed| passed.at)
+    }
+
+    fn open_case(&self, id: InstanceId) -> Option<(&Schema, &State, &Deadline)> {
+        let (schema, state) = self.instances.state(id)?;
+        let deadline = state.deadline().filter(|_| !state.lifecycle().has_ended())?;
+        Some((schema, state, deadline))
+    }
+}
+
+impl Catalog {
+    fn about_deadline(&self, agent: &AgentId, passing: Passing) -> Option<Letter> {
+        let (address, zone) = (self.address_of(agent)?, self.organisation().zone_of(agent));
+        let about = vec![(Subject::of_case(passing.instance), passing.kind)];
+        let notice = Notice { agent: agent.clone(), about };
+        Some(Letter { address, zone, notice, content: Content::Deadline(passing) })
+    }
+
+    /// Who hears that a deadline has passed: who started the case, and who held a step of it then.
+    fn concerned(&self, schema: &Schema, state: &State, at: Timestamp) -> Vec<AgentId> {
+        let owner = owner(state).filter(|_| state.started_elsewhere().is_none());
+        let held = state.open(schema).filter(|open| open.claimed_at.is_some_and(|it| it <= at));
+        let all: BTreeSet<&AgentId> =
+            held.filter_map(|open| open.claimed_by).chain(owner).collect();
+        all.into_iter().filter(|agent| self.address_of(agent).is_some()).cloned().collect()
+    }
+}
 
 impl Site {
     /// Something may be to be told of the deadline of an instance.
@@ -37,26 +71,20 @@ impl Site {
         id: InstanceId,
         now: Timestamp,
     ) -> Option<(Option<Promise>, Overdue)> {
-        let (schema, state, deadline) = self.open_case(id)?;
+        let (schema, state, deadline) = self.cases.open_case(id)?;
         let passed = passed(state, deadline, now);
         let is_own = state.started_elsewhere().is_none();
-        let owner = owner(state).filter(|agent| is_own && self.address_of(agent).is_some());
+        let owner = owner(state).filter(|agent| is_own && self.catalog.address_of(agent).is_some());
         let danger = in_danger_from(schema, state).zip(owner);
         // Of a promise that was revoked they have heard; what is ahead is looked at then.
         let danger = danger.filter(|(from, _)| deadline.is_unpromised && *from <= now);
         let overdue = Overdue {
             passed,
-            whom: passed.map_or_else(Vec::new, |at| self.concerned(schema, state, at)),
+            whom: passed.map_or_else(Vec::new, |at| self.catalog.concerned(schema, state, at)),
             is_late: passed.is_some_and(|at| at >= deadline.at),
             danger: danger.map(|(from, owner)| (from, owner.clone())),
         };
         Some((self.promise_of(id), overdue))
-    }
-
-    /// The last deadline of an instance that passed.
-    pub(super) fn passed_at(&self, id: InstanceId) -> Option<Timestamp> {
-        let (_, _, deadline) = self.open_case(id)?;
-        deadline.passed.map(|passed| passed.at)
     }
 
     pub(super) fn letter_of_deadline(
@@ -66,7 +94,7 @@ impl Site {
         kind: Kind,
         now: Timestamp,
     ) -> Option<Letter> {
-        let (schema, state, deadline) = self.open_case(instance)?;
+        let (schema, state, deadline) = self.cases.open_case(instance)?;
         let passed = passed(state, deadline, now).filter(|_| kind == Kind::Late);
         let then = match passed {
             Some(at) if at < deadline.at => Then::Extend { to: deadline.at },
@@ -82,23 +110,16 @@ impl Site {
             then,
             is_own,
         };
-        self.about_deadline(agent, passing)
-    }
-
-    fn about_deadline(&self, agent: &AgentId, passing: Passing) -> Option<Letter> {
-        let (address, zone) = (self.address_of(agent)?, self.catalog.organisation().zone_of(agent));
-        let about = vec![(Subject::of_case(passing.instance), passing.kind)];
-        let notice = Notice { agent: agent.clone(), about };
-        Some(Letter { address, zone, notice, content: Content::Deadline(passing) })
+        self.catalog.about_deadline(agent, passing)
     }
 
     /// The letters that are owed if an instance is aborted because its deadline has passed.
     pub(crate) fn owed_letters(&self, id: InstanceId, deadline: Timestamp) -> Vec<Owed> {
         let is_told = self.config.mail.as_ref().is_some_and(|tell| tell.promise);
-        let Some((schema, state, _)) = self.open_case(id).filter(|_| is_told) else {
+        let Some((schema, state, _)) = self.cases.open_case(id).filter(|_| is_told) else {
             return Vec::new();
         };
-        let letters = self.concerned(schema, state, deadline).into_iter().map(|agent| {
+        let letters = self.catalog.concerned(schema, state, deadline).into_iter().map(|agent| {
             let is_own = owner(state) == Some(&agent);
             let steps = steps(schema, state, &agent, is_own);
             let steps = steps.iter().map(ToString::to_string).collect();
@@ -118,7 +139,7 @@ impl Site {
     pub(super) fn next_owed(&mut self, tell: &Tell, now: Timestamp) -> Option<Letter> {
         let owed: Vec<Owed> = self.mailings.book.owed().cloned().collect();
         owed.into_iter().find_map(|owed| {
-            if self.held_until(tell, &owed.agent, now).is_some() {
+            if self.mailings.held_until(tell, &owed.agent, now).is_some() {
                 return None;
             }
             let Owed { instance, agent, process, steps, deadline, is_own } = owed;
@@ -131,23 +152,8 @@ impl Site {
                 then: Then::Abort,
                 is_own,
             };
-            self.about_deadline(&agent, passing)
+            self.catalog.about_deadline(&agent, passing)
         })
-    }
-
-    /// Who hears that a deadline has passed: who started the case, and who held a step of it then.
-    fn concerned(&self, schema: &Schema, state: &State, at: Timestamp) -> Vec<AgentId> {
-        let owner = owner(state).filter(|_| state.started_elsewhere().is_none());
-        let held = state.open(schema).filter(|open| open.claimed_at.is_some_and(|it| it <= at));
-        let all: BTreeSet<&AgentId> =
-            held.filter_map(|open| open.claimed_by).chain(owner).collect();
-        all.into_iter().filter(|agent| self.address_of(agent).is_some()).cloned().collect()
-    }
-
-    fn open_case(&self, id: InstanceId) -> Option<(&Schema, &State, &Deadline)> {
-        let (schema, state) = self.cases.instances.state(id)?;
-        let deadline = state.deadline().filter(|_| !state.lifecycle().has_ended())?;
-        Some((schema, state, deadline))
     }
 }
 

@@ -14,6 +14,7 @@ use legwork_org::ItemKey;
 use super::Mailings;
 use crate::Site;
 use crate::answer::{Content, Letter};
+use crate::cases::Cases;
 use crate::input::Notice;
 
 impl Mailings {
@@ -33,16 +34,7 @@ impl Mailings {
     }
 }
 
-impl Site {
-    /// The plan of an instance has changed, or was found again after a restart.
-    pub(crate) fn note_promise(&mut self, id: InstanceId) {
-        let is_told = self.turned(id).is_some_and(|(_, state, ..)| owner(state).is_some());
-        if self.config.mail.is_some() && is_told {
-            self.mailings.cases.insert(id);
-            self.mailings.later.insert((Timestamp::default(), key(id)));
-        }
-    }
-
+impl Cases {
     pub(super) fn turned_at(&self, id: InstanceId) -> Option<Timestamp> {
         let turned = self.turned(id).map(|(_, _, _, turned)| turned.at);
         turned.max(self.passed_at(id))
@@ -50,17 +42,28 @@ impl Site {
 
     /// How the promise of an instance stands that is not over, if it has turned here.
     fn turned(&self, id: InstanceId) -> Option<(&Schema, &State, &Deadline, &Turned)> {
-        let (schema, state) = self.cases.instances.state(id)?;
+        let (schema, state) = self.instances.state(id)?;
         let is_told_here = !state.lifecycle().has_ended() && state.started_elsewhere().is_none();
         let deadline = state.deadline().filter(|_| is_told_here)?;
         Some((schema, state, deadline, deadline.turned.as_ref()?))
     }
+}
+
+impl Site {
+    /// The plan of an instance has changed, or was found again after a restart.
+    pub(crate) fn note_promise(&mut self, id: InstanceId) {
+        let is_told = self.cases.turned(id).is_some_and(|(_, state, ..)| owner(state).is_some());
+        if self.config.mail.is_some() && is_told {
+            self.mailings.cases.insert(id);
+            self.mailings.later.insert((Timestamp::default(), key(id)));
+        }
+    }
 
     /// Whom the promise of an instance concerns now, and how it stands.
     pub(super) fn promise_of(&self, id: InstanceId) -> Option<Promise> {
-        let (_, state, deadline, turned) = self.turned(id)?;
+        let (_, state, deadline, turned) = self.cases.turned(id)?;
         let owner = owner(state)?;
-        self.address_of(owner)?;
+        self.catalog.address_of(owner)?;
         let (is_promised, since) = (deadline.is_promised(), turned.at);
         Some(Promise { owner: owner.clone(), is_promised, since })
     }
@@ -71,7 +74,7 @@ impl Site {
         agent: &AgentId,
         kind: Kind,
     ) -> Option<Letter> {
-        let (schema, _, deadline, turned) = self.turned(instance)?;
+        let (schema, _, deadline, turned) = self.cases.turned(instance)?;
         let turn = Turn {
             instance,
             kind,
@@ -83,7 +86,8 @@ impl Site {
         };
         let about = vec![(Subject::of_case(instance), kind)];
         let notice = Notice { agent: agent.clone(), about };
-        let (address, zone) = (self.address_of(agent)?, self.catalog.organisation().zone_of(agent));
+        let (address, zone) =
+            (self.catalog.address_of(agent)?, self.catalog.organisation().zone_of(agent));
         Some(Letter { address, zone, notice, content: Content::Case(turn) })
     }
 }

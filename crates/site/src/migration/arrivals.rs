@@ -75,9 +75,9 @@ impl Site {
         if self.cases.instances.state(id).is_none() {
             // New here: this server must be the one that it belongs to, and know that it is.
             if self.is_locked() {
-                return self.hold_offer(from, offer, now);
+                return self.catalog.hold_offer(from, offer, now);
             }
-            if !self.belongs_here(id) {
+            if !self.cluster.belongs_here(id) {
                 return self.bring_newer(from);
             }
             // It may be over at the one that it belonged to before.
@@ -119,7 +119,7 @@ impl Site {
     /// Algorithm 1. `None` if the definition is not known here yet.
     fn last_known(&self, id: InstanceId, offer: &Offer) -> Option<Vec<Activity>> {
         let seat = self.cluster.seat.as_ref()?;
-        self.schema_of(&offer.process, offer.version).ok()?;
+        self.catalog.schema_of(&offer.process, offer.version).ok()?;
         let Some((schema, state)) = self.cases.instances.state(id) else { return Some(Vec::new()) };
         let sources: Vec<Activity> = match &offer.parcel {
             Parcel::Control { passages, .. } => {
@@ -135,7 +135,7 @@ impl Site {
     fn take(&mut self, from: ServerId, offer: Offer, entries: Vec<Entry>, now: Timestamp) {
         let ParcelId { instance: Instance(id), number } = offer.id;
         let Some(seat) = self.cluster.seat.clone() else { return };
-        let Ok(schema) = self.schema_of(&offer.process, offer.version) else { return };
+        let Ok(schema) = self.catalog.schema_of(&offer.process, offer.version) else { return };
         let state = self.cases.instances.state(id).map(|(_, state)| state);
         let is_new = |entry: &Entry| {
             let activity = entry.event.ends();
@@ -162,7 +162,7 @@ impl Site {
             None => {
                 let first =
                     guarded(|| engine::receive_first(&self.standing(id), &schema, received, now));
-                self.case_begins(id);
+                self.cases.case_begins(id);
                 self.begin_with(id, &schema, first, now)
             }
         };

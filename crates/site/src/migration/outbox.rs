@@ -12,12 +12,13 @@ use legwork_engine::{Command, Outgoing};
 use legwork_model::event::{Entry, Parcel, RecordedAt};
 use legwork_model::id::{Activity, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
-use legwork_placement::{Map, Transfer};
+use legwork_placement::Transfer;
 
 use crate::Site;
-use crate::cluster::seat::Seat;
+use crate::cases::Cases;
 use crate::message::length;
 use crate::message::{self, Instance, Message, Offer, ParcelId};
+use crate::migration::Migration;
 use crate::migration::export::{Export, Extent, Missing};
 use crate::output::Output;
 use crate::retries::{Backoff, Retries};
@@ -115,6 +116,44 @@ impl Outbox {
     }
 }
 
+impl Migration {
+    /// The topology has changed: what may go another way now, or to a server that is no longer
+    /// locked, need not wait.
+    pub(crate) fn hurry_redirected(&mut self, now: Timestamp) {
+        self.outbox.flights.hurry(now);
+    }
+}
+
+impl Cases {
+    /// How much of the history a server is sure to know, from the beginning.
+    fn told(&self, id: InstanceId, to: ServerId) -> Extent {
+        let told = self.instances.get(id).and_then(|slot| slot.told.get(&to));
+        told.copied().unwrap_or_default()
+    }
+
+    fn outgoing(&self, id: InstanceId, to: ServerId) -> Option<Outgoing> {
+        let (_, state) = self.instances.state(id)?;
+        state.peer(to)?.waiting.first().cloned()
+    }
+
+    /// The activities up to which the receiver must know the history.
+    fn sources(&self, id: InstanceId, to: ServerId, parcel: &Parcel) -> Vec<Activity> {
+        match parcel {
+            Parcel::Control { passages, .. } => {
+                passages.iter().map(|passage| passage.source.clone()).collect()
+            }
+            Parcel::Order(_) => Vec::new(),
+            // Where it was started the whole history comes together.
+            Parcel::Finished { .. } => match self.instances.state(id) {
+                Some((schema, state)) if state.started_elsewhere() == Some(to) => {
+                    vec![Activity::once(schema.end())]
+                }
+                Some(_) | None => Vec::new(),
+            },
+        }
+    }
+}
+
 impl Site {
     /// How many instances have a parcel on its way to each server; none where none has.
     pub fn parcels_waiting(&self) -> &BTreeMap<ServerId, usize> {
@@ -150,13 +189,13 @@ impl Site {
     /// A server can be reached again, or cannot any more: what waits for it need not wait longer.
     pub(crate) fn link(&mut self, to: ServerId, is_up: bool, now: Timestamp) {
         self.clock.latest = now;
-        if self.knows_only_file() {
+        if self.cluster.knows_only_file() {
             // It is told again under the numbers that count, as soon as they are known.
             return if is_up {
                 self.ask_catalog(to)
             };
         }
-        self.follow_link(to, is_up, now);
+        self.work.follow_link(to, is_up, now);
         self.planner_link(to, is_up, now);
         if !is_up {
             self.migration.outbox.down.insert(to);
@@ -167,7 +206,7 @@ impl Site {
             self.migration.contents.hurry(now);
             self.ask_catalog(to);
             self.ask_about_cases(to);
-            if self.registrar() == Some(to) {
+            if self.cluster.registrar() == Some(to) {
                 self.report_again(now);
             }
         }
@@ -177,7 +216,8 @@ impl Site {
     pub(crate) fn offer_again(&mut self, now: Timestamp) {
         for _ in 0..OFFERS_AT_ONCE {
             let Some((id, to)) = self.migration.outbox.flights.first_due(now) else { return };
-            let can_wait = self.migration.outbox.is_down(to) && self.redirection(id, to).is_none();
+            let can_wait =
+                self.migration.outbox.is_down(to) && self.cluster.redirection(id, to).is_none();
             if self.cases.instances.state(id).is_some() || can_wait {
                 self.offer(id, to, now);
             } else if self.cases.instances.get(id).is_some() {
@@ -211,11 +251,11 @@ impl Site {
         if self.migration.outbox.down.contains(&to) {
             return;
         }
-        let Some(outgoing) = self.outgoing(id, to) else {
+        let Some(outgoing) = self.cases.outgoing(id, to) else {
             return self.migration.outbox.end(id, to);
         };
-        let asks = self.transfer_to(to) == Transfer::Requested;
-        if self.sources(id, to, &outgoing.parcel).is_empty() {
+        let asks = self.cluster.transfer_to(to) == Transfer::Requested;
+        if self.cases.sources(id, to, &outgoing.parcel).is_empty() {
             self.send_offer(id, to, Some(Vec::new()), false);
         } else if asks {
             self.send_offer(id, to, None, false);
@@ -224,18 +264,10 @@ impl Site {
         }
     }
 
-    /// The server of a domain that an instance belongs to, if that is not the one that something of
-    /// it is on its way to.
-    fn redirection(&self, id: InstanceId, to: ServerId) -> Option<ServerId> {
-        let Seat { topology, here } = self.cluster.seat.as_ref()?;
-        let at = topology.server_in(topology.domain_of(to)?, id)?;
-        (at != to && at != *here).then_some(at)
-    }
-
     /// Sends what is on its way to another server, if the weights have changed and nobody has had
     /// it yet. Whoever has had a part of the instance keeps its place.
     fn redirect(&mut self, id: InstanceId, to: ServerId, now: Timestamp) -> bool {
-        let Some(other) = self.redirection(id, to) else { return false };
+        let Some(other) = self.cluster.redirection(id, to) else { return false };
         let command = Command::Redirect { from: to, to: other };
         let is_redirected = self.command(id, command, now).is_ok();
         if is_redirected {
@@ -244,25 +276,15 @@ impl Site {
         is_redirected
     }
 
-    /// The topology has changed: what may go another way now, or to a server that is no longer
-    /// locked, need not wait.
-    pub(crate) fn hurry_redirected(&mut self, now: Timestamp) {
-        self.migration.outbox.flights.hurry(now);
-    }
-
     /// Reads what of the history the receiver may lack.
     fn read_entries(&mut self, id: InstanceId, to: ServerId, number: u32) {
-        let from = match self.transfer_to(to) {
+        let from = match self.cluster.transfer_to(to) {
             Transfer::Full => 0,
-            Transfer::Sending | Transfer::Requested | Transfer::Proven => self.told(id, to).records,
+            Transfer::Sending | Transfer::Requested | Transfer::Proven => {
+                self.cases.told(id, to).records
+            }
         };
         self.out.push(Output::ReadEntries { instance: id, to, number, from });
-    }
-
-    /// How much of the history a server is sure to know, from the beginning.
-    fn told(&self, id: InstanceId, to: ServerId) -> Extent {
-        let told = self.cases.instances.get(id).and_then(|slot| slot.told.get(&to));
-        told.copied().unwrap_or_default()
     }
 
     /// The receiver has said what it knows: it gets the rest.
@@ -300,8 +322,8 @@ impl Site {
         else {
             return;
         };
-        let Some(outgoing) = self.outgoing(id, to) else { return };
-        let sources = self.sources(id, to, &outgoing.parcel);
+        let Some(outgoing) = self.cases.outgoing(id, to) else { return };
+        let sources = self.cases.sources(id, to, &outgoing.parcel);
         let export = Export {
             schema,
             known: seat.at(id).knowing(state),
@@ -312,9 +334,9 @@ impl Site {
         };
         let missing = match &flight.last {
             Some(last) => Some(export.missing(records, last)),
-            None => export.unasked(records, self.transfer_to(to)),
+            None => export.unasked(records, self.cluster.transfer_to(to)),
         };
-        let told = self.told(id, to);
+        let told = self.cases.told(id, to);
         // Read from another point if it was asked for twice at a time.
         let before = if told.records == from { told } else { Extent::default() };
         let Some(Missing { mut entries, of, known }) = missing else {
@@ -356,7 +378,7 @@ impl Site {
         entries: Option<Vec<Entry>>,
         is_part: bool,
     ) {
-        let Some(Outgoing { number, parcel }) = self.outgoing(id, to) else { return };
+        let Some(Outgoing { number, parcel }) = self.cases.outgoing(id, to) else { return };
         let Some(slot) = self.cases.instances.get(id) else { return };
         let (process, version) = (slot.schema.process.clone(), slot.schema.version);
         let id = ParcelId { instance: Instance(id), number };
@@ -367,32 +389,6 @@ impl Site {
             to,
             message: Message::Migration(message::Migration::Offer(offer)),
         });
-    }
-
-    fn outgoing(&self, id: InstanceId, to: ServerId) -> Option<Outgoing> {
-        let (_, state) = self.cases.instances.state(id)?;
-        state.peer(to)?.waiting.first().cloned()
-    }
-
-    fn transfer_to(&self, to: ServerId) -> Transfer {
-        self.cluster.seat.as_ref().map_or(Transfer::default(), |seat| seat.topology.transfer_to(to))
-    }
-
-    /// The activities up to which the receiver must know the history.
-    fn sources(&self, id: InstanceId, to: ServerId, parcel: &Parcel) -> Vec<Activity> {
-        match parcel {
-            Parcel::Control { passages, .. } => {
-                passages.iter().map(|passage| passage.source.clone()).collect()
-            }
-            Parcel::Order(_) => Vec::new(),
-            // Where it was started the whole history comes together.
-            Parcel::Finished { .. } => match self.cases.instances.state(id) {
-                Some((schema, state)) if state.started_elsewhere() == Some(to) => {
-                    vec![Activity::once(schema.end())]
-                }
-                Some(_) | None => Vec::new(),
-            },
-        }
     }
 }
 

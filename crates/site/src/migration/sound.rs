@@ -59,7 +59,7 @@ impl Site {
     }
 
     fn offer_fits(&self, id: InstanceId, offer: &Offer) -> bool {
-        let named = self.schema_of(&offer.process, offer.version);
+        let named = self.catalog.schema_of(&offer.process, offer.version);
         let schema = match (self.cases.instances.state(id), &named) {
             (Some((schema, _)), _) => {
                 if schema.process != offer.process || schema.version != offer.version {

@@ -18,6 +18,7 @@ use legwork_plan::{Bids, Candidate, Grant, How, Next, Offer, Search, Task, TaskI
 use super::reserving::{Attempt, Reserving};
 use super::starts::Starting;
 use crate::Site;
+use crate::planning::Planning;
 
 /// How soon a question is asked again, and when nobody expects an answer any more.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -251,6 +252,14 @@ fn is_accepting(how: How) -> bool {
     matches!(how, How::Accepting | How::AcceptingAny | How::Keeping)
 }
 
+impl Planning {
+    /// Numbers of questions are higher than all before, also than those from before a restart.
+    pub(super) fn next_attempt(&mut self, now: Timestamp) -> u64 {
+        self.attempt = (self.attempt + 1).max(now.0.unsigned_abs());
+        self.attempt
+    }
+}
+
 impl Site {
     /// Goes on with an admission as far as answers are there.
     pub(super) fn go_on_with(&mut self, id: InstanceId, now: Timestamp) {
@@ -283,7 +292,7 @@ impl Site {
                     return None;
                 }
                 let asked = question.at?;
-                if asked != self.server_here() {
+                if asked != self.cluster.server_here() {
                     return None;
                 }
                 let attempt = question.attempt;
@@ -296,7 +305,7 @@ impl Site {
             if admission.confirming.is_some() {
                 return None;
             }
-            match admission.search.next(|grant| self.hours_of(&grant.by, now)) {
+            match admission.search.next(|grant| self.catalog.hours_of(&grant.by, now)) {
                 Next::Hold { step, release, due, how } => {
                     self.ask_for_step(id, admission, (step, release, due), Some(how), now);
                 }
@@ -311,7 +320,7 @@ impl Site {
                     admission.search.begin_anew();
                     self.release_all(held, now);
                     if admission.search.take_displaced() {
-                        self.hurry_revoked(now);
+                        self.planning.hurry_revoked(now);
                     }
                 }
                 Next::Found if admission.is_confirmed || admission.only_asks() => {
@@ -370,7 +379,7 @@ impl Site {
         let is_probe = how.is_none();
         let alone = planners.keys().next().copied().filter(|_| planners.len() == 1 && !is_probe);
         let open = if alone.is_some() { Vec::new() } else { planners.keys().copied().collect() };
-        let attempt = self.next_attempt(now);
+        let attempt = self.planning.next_attempt(now);
         admission.question = Some(Question {
             step,
             task,
@@ -389,7 +398,7 @@ impl Site {
     /// Asks all planners when they could do a step; what is planned here is answered at once.
     fn ask_all(&mut self, admission: &mut Admission, now: Timestamp) {
         let Some(question) = &admission.question else { return };
-        let here = self.server_here();
+        let here = self.cluster.server_here();
         let open: Vec<ServerId> =
             question.planners.keys().filter(|at| question.bids.waits_for(**at)).copied().collect();
         let attempt = question.attempt;
@@ -409,7 +418,7 @@ impl Site {
     /// Asks the planner that was chosen to hold a step, if it is another server.
     fn ask_chosen(&mut self, admission: &Admission) {
         let Some(question) = &admission.question else { return };
-        let Some(at) = question.at.filter(|at| *at != self.server_here()) else { return };
+        let Some(at) = question.at.filter(|at| *at != self.cluster.server_here()) else { return };
         if let Some((task, hold)) = self.question_for(admission, at) {
             let hold_ms = hold.map(|hold| hold.as_millis() as u64);
             let attempt = question.attempt;
@@ -434,7 +443,7 @@ impl Site {
         for (at, attempt) in admission.held() {
             open.entry(at).or_default().push(attempt);
         }
-        let here = self.server_here();
+        let here = self.cluster.server_here();
         if let Some(own) = open.remove(&here)
             && !self.serve_confirm(here, &own, now).1.is_empty()
         {
@@ -565,7 +574,7 @@ impl Site {
 
     /// Gives reservations back, wherever they are.
     pub(super) fn release_all(&mut self, held: Vec<(ServerId, Attempt)>, now: Timestamp) {
-        let here = self.server_here();
+        let here = self.cluster.server_here();
         let mut others: BTreeMap<ServerId, Vec<Attempt>> = BTreeMap::new();
         for (at, attempt) in held {
             match at == here {
@@ -576,11 +585,5 @@ impl Site {
         for (at, tasks) in others {
             self.say(at, Reserving::Release { tasks });
         }
-    }
-
-    /// Numbers of questions are higher than all before, also than those from before a restart.
-    pub(super) fn next_attempt(&mut self, now: Timestamp) -> u64 {
-        self.planning.attempt = (self.planning.attempt + 1).max(now.0.unsigned_abs());
-        self.planning.attempt
     }
 }

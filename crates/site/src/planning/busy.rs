@@ -20,6 +20,7 @@ use legwork_schedule::{ExecutorId, KindId, Task};
 use super::regular::share;
 use super::steps::{leg_of, promised_for, task_of};
 use crate::Site;
+use crate::executors::Executors;
 use crate::jobs::JobKey;
 use crate::jobs::demand::{Demanded, demanded};
 
@@ -55,6 +56,40 @@ impl Takes {
     }
 }
 
+impl Executors {
+    fn resource_of(&self, id: ExecutorId) -> Option<ResourceId> {
+        let one = self.registry.get(id)?;
+        Some(ResourceId::Executor(one.name.clone()))
+    }
+
+    /// How long a job is expected to take: what was promised for it, what its definition says, what was seen of its
+    /// executor, or as long as it may take.
+    pub(crate) fn takes(
+        &self,
+        schema: &Schema,
+        state: &State,
+        key: &JobKey,
+        (id, task): (ExecutorId, &Task),
+    ) -> Takes {
+        let said = schema.node(key.activity.node).takes;
+        let promised = leg_of(schema, state, &key.activity);
+        let promised = promised.map(|leg| i64::try_from(leg.takes_ms).unwrap_or(i64::MAX));
+        let seen = || self.paced_ms(id, task.kind, task.size);
+        let Demanded { timeout, .. } = demanded(schema, state, &key.activity);
+        let expected = promised.or_else(|| said.map(millis)).or_else(seen);
+        let expected_ms = expected.unwrap_or_else(|| millis(timeout.unwrap_or(USUAL))).max(1);
+        Takes { said, expected_ms }
+    }
+
+    /// How long so much of a type takes an executor, by what was seen of it.
+    fn paced_ms(&self, id: ExecutorId, kind: KindId, size: f64) -> Option<i64> {
+        let pace_ms = self.book.seen(id, kind).pace_ms?;
+        // That is by the clock, with what it does regularly.
+        let part = f64::from(share(self.registry.get(id)?)) / f64::from(WHOLE);
+        Some((pace_ms * size * part) as i64)
+    }
+}
+
 impl Site {
     /// Whose turn it is to begin a job.
     pub(crate) fn turn_of(&mut self, key: &JobKey, task: &Task, now: Timestamp) -> Turn {
@@ -64,7 +99,7 @@ impl Site {
         {
             // Another server keeps its plan: what is promised goes first here, and more is not known.
             let is_turn = self.executors.has_room(by, task.kind)
-                && (planner != self.server_here() || self.may_begin(key, (by, task), now));
+                && (planner != self.cluster.server_here() || self.may_begin(key, (by, task), now));
             return if is_turn { Turn::Of(by) } else { Turn::After(by) };
         }
         if self.planning.planner.is_empty() {
@@ -81,7 +116,7 @@ impl Site {
         let (schema, state) = self.cases.instances.state(key.instance)?;
         let leg = leg_of(schema, state, &key.activity)?;
         let planned = leg.planned.as_ref()?;
-        match self.resource(&planned.by) {
+        match self.executors.resource(&planned.by) {
             ResourceId::Executor(name) => {
                 let (id, _) = self.executors.registry.named(&name)?;
                 Some((task_of(key.instance, leg), id, planned.planner))
@@ -93,7 +128,7 @@ impl Site {
 
     /// Whether an executor can begin a job now, for all that is reserved here.
     fn may_begin(&mut self, key: &JobKey, (id, task): (ExecutorId, &Task), now: Timestamp) -> bool {
-        let Some(resource) = self.resource_of(id) else { return false };
+        let Some(resource) = self.executors.resource_of(id) else { return false };
         if !self.planning.planner.has_reserved(&resource) {
             return true;
         }
@@ -101,13 +136,8 @@ impl Site {
         self.planning.planner.pass(now);
         let promised = self.promised(key).map(|(task, ..)| task);
         let Some((schema, state)) = self.cases.instances.state(key.instance) else { return false };
-        let takes = self.takes(schema, state, key, (id, task));
+        let takes = self.executors.takes(schema, state, key, (id, task));
         self.planning.planner.may_begin(promised, &resource, takes.work())
-    }
-
-    fn resource_of(&self, id: ExecutorId) -> Option<ResourceId> {
-        let one = self.executors.registry.get(id)?;
-        Some(ResourceId::Executor(one.name.clone()))
     }
 
     /// Brings the plans in line with what executors have been given from here, and have finished.
@@ -116,14 +146,14 @@ impl Site {
         if self.planning.is_asleep() {
             self.wake_planner(now);
         }
-        self.expire_holds(now);
+        self.executors.expire_holds(now);
         let changed = self.executors.given.take_changed();
         if changed.is_empty() {
             return;
         }
         self.planning.planner.pass(now);
         for id in changed {
-            let Some(resource) = self.resource_of(id) else { continue };
+            let Some(resource) = self.executors.resource_of(id) else { continue };
             if self.planning.planner.has(&resource) {
                 self.note_occupied_by(id, &resource, now);
                 self.executors.plans_changed();
@@ -155,25 +185,6 @@ impl Site {
         self.planning.planner.occupied(resource, &others);
     }
 
-    /// How long a job is expected to take: what was promised for it, what its definition says, what was seen of its
-    /// executor, or as long as it may take.
-    pub(crate) fn takes(
-        &self,
-        schema: &Schema,
-        state: &State,
-        key: &JobKey,
-        (id, task): (ExecutorId, &Task),
-    ) -> Takes {
-        let said = schema.node(key.activity.node).takes;
-        let promised = leg_of(schema, state, &key.activity);
-        let promised = promised.map(|leg| i64::try_from(leg.takes_ms).unwrap_or(i64::MAX));
-        let seen = || self.paced_ms(id, task.kind, task.size);
-        let Demanded { timeout, .. } = demanded(schema, state, &key.activity);
-        let expected = promised.or_else(|| said.map(millis)).or_else(seen);
-        let expected_ms = expected.unwrap_or_else(|| millis(timeout.unwrap_or(USUAL))).max(1);
-        Takes { said, expected_ms }
-    }
-
     /// How long a task is expected to take that an executor holds and this server has not given: as long as any such job if
     /// its case is here, else as long as the longest of its types, by what was seen of them.
     pub(crate) fn held_ms(&self, id: ExecutorId, key: Option<&JobKey>) -> i64 {
@@ -183,18 +194,12 @@ impl Site {
             let kind = registry.kind(schema.node(key.activity.node).job()?)?;
             let Demanded { size, .. } = demanded(schema, state, &key.activity);
             let task = Task { kind, size, attempt: 0 };
-            Some(self.takes(schema, state, key, (id, &task)).ms())
+            Some(self.executors.takes(schema, state, key, (id, &task)).ms())
         });
-        let paces = || registry.taken(id).iter().filter_map(|own| self.paced_ms(id, own.kind, 1.0));
+        let paces = || {
+            registry.taken(id).iter().filter_map(|own| self.executors.paced_ms(id, own.kind, 1.0))
+        };
         known.or_else(|| paces().max()).unwrap_or_else(|| millis(USUAL)).max(1)
-    }
-
-    /// How long so much of a type takes an executor, by what was seen of it.
-    fn paced_ms(&self, id: ExecutorId, kind: KindId, size: f64) -> Option<i64> {
-        let pace_ms = self.executors.book.seen(id, kind).pace_ms?;
-        // That is by the clock, with what it does regularly.
-        let part = f64::from(share(self.executors.registry.get(id)?)) / f64::from(WHOLE);
-        Some((pace_ms * size * part) as i64)
     }
 
     /// Brings the places of jobs that wait in line with their plans.

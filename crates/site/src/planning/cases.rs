@@ -23,8 +23,10 @@ use super::reserving::{Attempt, Reserving, Why};
 use super::starts::{is_anywhere, promised};
 use super::steps::{is_now, task_of};
 use crate::Site;
+use crate::cases::Cases;
 use crate::cases::step::History;
 use crate::message::Stage;
+use crate::planning::Planning;
 use crate::retries::{Backoff, Retries};
 
 /// Back-off of a promise that was revoked.
@@ -122,54 +124,71 @@ impl Anew {
     }
 }
 
-impl Site {
-    /// A step cannot be done as planned: somebody else does it, or all remaining steps get new dates.
-    pub(super) fn replan_step(
-        &mut self,
-        task: TaskId,
-        reason: &str,
-        after_fault: bool,
-        now: Timestamp,
-    ) {
-        let id = task.instance;
-        if self.can_be_replanned(id, now) {
-            let is_promised = self.is_promised(id);
-            self.planning.anew.add(id, now, reason, Some(task).filter(|_| is_promised));
-            self.planning.anew.tried_at = Timestamp::default();
-            if let Some(case) = self.planning.anew.cases.get_mut(&id) {
-                case.after_fault |= after_fault;
-            }
-        }
-    }
-
-    /// The deadline of a case that is promised is a later one: all remaining steps get new dates.
-    pub(super) fn replan_extended(&mut self, id: InstanceId, now: Timestamp) {
-        if self.can_be_replanned(id, now) {
-            self.planning.anew.add(id, now, WHY_EXTENDED, None);
-            self.planning.anew.tried_at = Timestamp::default();
-        }
-    }
-
+impl Planning {
     /// After a restart: a promise that was revoked is tried again.
     pub(super) fn replan_revoked(&mut self, id: InstanceId) {
-        self.planning.anew.add(id, Timestamp::default(), WHY_AGAIN, None);
+        self.anew.add(id, Timestamp::default(), WHY_AGAIN, None);
     }
 
     /// There may be more time than before.
     pub(crate) fn hurry_revoked(&mut self, now: Timestamp) {
-        self.planning.anew.hurry(now);
+        self.anew.hurry(now);
     }
 
-    /// A case is over, or not here any more.
-    pub(super) fn forget_case(&mut self, id: InstanceId, now: Timestamp) {
-        self.planning.anew.cases.remove(&id);
-        if let Some(admission) = self.planning.admissions.remove(&id) {
-            self.release_all(admission.held(), now);
+    pub(super) fn next_replanning(&self) -> Option<Timestamp> {
+        self.anew.next_due()
+    }
+
+    /// The steps of a case that are still to be done: what they wait for, and which of them are begun.
+    fn remaining(
+        &self,
+        id: InstanceId,
+        (schema, state): (&Schema, &State),
+        now: Timestamp,
+    ) -> (Vec<Step>, Vec<Wanted>, BTreeSet<TaskId>) {
+        let (mut steps, mut wanted, mut begun) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let Some(deadline) = state.deadline() else { return (steps, wanted, begun) };
+        let order: Vec<PlanLeg> = legs(schema);
+        // Places of the steps that are left, by their places among all.
+        let mut places: BTreeMap<usize, usize> = BTreeMap::new();
+        for (number, one) in order.iter().enumerate() {
+            let round = one.iteration.number();
+            let mut all = deadline.legs.iter();
+            let Some(leg) = all.find(|leg| (leg.node, leg.round) == (one.node, round)) else {
+                continue;
+            };
+            let stage = self.stage_known(id, (schema, state), leg);
+            if stage == Stage::Over {
+                continue;
+            }
+            if stage == Stage::Begun {
+                begun.insert(task_of(id, leg));
+            }
+            let after = one.after.iter().filter_map(|before| places.get(before)).copied().collect();
+            let cost = Work(i64::try_from(leg.takes_ms).unwrap_or(i64::MAX));
+            places.insert(number, steps.len());
+            steps.push(Step { after, cost, not_before: now });
+            wanted.push(Wanted {
+                node: leg.node,
+                iteration: one.iteration.clone(),
+                name: schema.node(leg.node).name.clone(),
+                cost,
+                is_anywhere: is_anywhere(schema, leg.node),
+            });
         }
+        (steps, wanted, begun)
     }
 
+    /// Whether all that is planned for a case is firm at its planners by now.
+    fn is_settled(&self, id: InstanceId, now: Timestamp) -> bool {
+        let planned_at = self.planned_at.get(&id);
+        planned_at.is_none_or(|at| now.since(*at) >= SETTLED)
+    }
+}
+
+impl Cases {
     fn can_be_replanned(&self, id: InstanceId, now: Timestamp) -> bool {
-        let Some((schema, state)) = self.cases.instances.state(id) else { return false };
+        let Some((schema, state)) = self.instances.state(id) else { return false };
         let is_here = state.started_elsewhere().is_none() && !state.lifecycle().has_ended();
         let deadline = state.deadline().filter(|it| !it.is_unpromised && it.at > now);
         // Where a loop goes round more often than planned, nobody knows what is still to come.
@@ -184,6 +203,43 @@ impl Site {
         };
         is_here && deadline.is_some_and(|it| !it.legs.iter().any(is_beyond))
     }
+}
+
+impl Site {
+    /// A step cannot be done as planned: somebody else does it, or all remaining steps get new dates.
+    pub(super) fn replan_step(
+        &mut self,
+        task: TaskId,
+        reason: &str,
+        after_fault: bool,
+        now: Timestamp,
+    ) {
+        let id = task.instance;
+        if self.cases.can_be_replanned(id, now) {
+            let is_promised = self.cases.is_promised(id);
+            self.planning.anew.add(id, now, reason, Some(task).filter(|_| is_promised));
+            self.planning.anew.tried_at = Timestamp::default();
+            if let Some(case) = self.planning.anew.cases.get_mut(&id) {
+                case.after_fault |= after_fault;
+            }
+        }
+    }
+
+    /// The deadline of a case that is promised is a later one: all remaining steps get new dates.
+    pub(super) fn replan_extended(&mut self, id: InstanceId, now: Timestamp) {
+        if self.cases.can_be_replanned(id, now) {
+            self.planning.anew.add(id, now, WHY_EXTENDED, None);
+            self.planning.anew.tried_at = Timestamp::default();
+        }
+    }
+
+    /// A case is over, or not here any more.
+    pub(super) fn forget_case(&mut self, id: InstanceId, now: Timestamp) {
+        self.planning.anew.cases.remove(&id);
+        if let Some(admission) = self.planning.admissions.remove(&id) {
+            self.release_all(admission.held(), now);
+        }
+    }
 
     /// Replans cases that are due, the most urgent first.
     pub(super) fn replan_due(&mut self, now: Timestamp) {
@@ -195,7 +251,7 @@ impl Site {
         let mut urgent: Vec<(Timestamp, InstanceId)> = Vec::new();
         for id in due {
             let state = self.cases.instances.state(id).and_then(|(_, state)| state.deadline());
-            match state.filter(|_| self.can_be_replanned(id, now)) {
+            match state.filter(|_| self.cases.can_be_replanned(id, now)) {
                 Some(deadline) => urgent.push((deadline.at, id)),
                 None => drop(self.planning.anew.cases.remove(&id)),
             }
@@ -206,10 +262,6 @@ impl Site {
         }
     }
 
-    pub(super) fn next_replanning(&self) -> Option<Timestamp> {
-        self.planning.anew.next_due()
-    }
-
     fn replan(&mut self, id: InstanceId, now: Timestamp) {
         // One at a time: what has happened since is looked at then.
         if self.planning.admissions.contains_key(&id) {
@@ -218,7 +270,7 @@ impl Site {
         let Some(case) = self.planning.anew.cases.remove(&id) else { return };
         let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let Some(deadline) = state.deadline() else { return };
-        let (mut steps, mut wanted, is_begun) = self.remaining(id, (schema, state), now);
+        let (mut steps, mut wanted, is_begun) = self.planning.remaining(id, (schema, state), now);
         if wanted.is_empty() {
             return self.all_done(id, now);
         }
@@ -252,7 +304,7 @@ impl Site {
         let search = Search::new(steps, now, at);
         let mut admission = Admission::new(search, wanted, (schema, starter), priority, purpose);
         admission.after_fault = case.after_fault;
-        let attempt = self.next_attempt(now);
+        let attempt = self.planning.next_attempt(now);
         let held = held.into_iter().map(|(task, at)| (at, Attempt { task, attempt }));
         self.release_all(held.collect(), now);
         self.planning.anew.try_again(id, now, &case);
@@ -329,7 +381,7 @@ impl Site {
             Outcome::Refused { .. } => {
                 let left = deadline.legs.iter().filter(|leg| {
                     leg.planned.is_some()
-                        && self.stage_known(id, (schema, state), leg) != Stage::Over
+                        && self.planning.stage_known(id, (schema, state), leg) != Stage::Over
                 });
                 let legs: Vec<Leg> = left.map(|leg| Leg { planned: None, ..leg.clone() }).collect();
                 let reserved = self.reserved(id, &legs, now);
@@ -405,7 +457,7 @@ impl Site {
                 Why::Displaced => false,
             };
             self.replan_step(task.task, why.text(), is_fault, now);
-        } else if from != self.server_here() {
+        } else if from != self.cluster.server_here() {
             self.say(from, Reserving::Release { tasks: vec![task] });
         }
     }
@@ -418,15 +470,15 @@ impl Site {
     }
 
     pub(super) fn is_planned_at(&self, task: TaskId, at: ServerId) -> bool {
-        self.promised_leg(task).is_some_and(|(schema, state, leg)| {
+        self.cases.promised_leg(task).is_some_and(|(schema, state, leg)| {
             leg.planned.as_ref().is_some_and(|planned| planned.planner == at)
-                && self.stage_known(task.instance, (schema, state), leg) != Stage::Over
+                && self.planning.stage_known(task.instance, (schema, state), leg) != Stage::Over
         })
     }
 
     /// The same of what is planned here: a crash may have come between a release and what was to replace it.
     pub(super) fn compare_own(&mut self, now: Timestamp) {
-        let here = self.server_here();
+        let here = self.cluster.server_here();
         let own = self.planning.planner.firm().filter(|own| own.asker == here);
         let own = own.map(|own| Attempt { task: own.task, attempt: own.attempt });
         let own: Vec<Attempt> = own.collect();
@@ -466,58 +518,12 @@ impl Site {
                 && !held.contains(task)
                 && !self.planning.admissions.contains_key(&task.instance)
                 && !self.planning.anew.concerns(task.instance)
-                && self.is_settled(task.instance, now)
+                && self.planning.is_settled(task.instance, now)
         });
         let missing = own.map(|(task, _)| *task).filter(|task| self.is_planned_at(*task, from));
         for task in missing.collect::<Vec<_>>() {
             self.replan_step(task, Why::Gone.text(), true, now);
         }
-    }
-
-    /// The steps of a case that are still to be done: what they wait for, and which of them are begun.
-    fn remaining(
-        &self,
-        id: InstanceId,
-        (schema, state): (&Schema, &State),
-        now: Timestamp,
-    ) -> (Vec<Step>, Vec<Wanted>, BTreeSet<TaskId>) {
-        let (mut steps, mut wanted, mut begun) = (Vec::new(), Vec::new(), BTreeSet::new());
-        let Some(deadline) = state.deadline() else { return (steps, wanted, begun) };
-        let order: Vec<PlanLeg> = legs(schema);
-        // Places of the steps that are left, by their places among all.
-        let mut places: BTreeMap<usize, usize> = BTreeMap::new();
-        for (number, one) in order.iter().enumerate() {
-            let round = one.iteration.number();
-            let mut all = deadline.legs.iter();
-            let Some(leg) = all.find(|leg| (leg.node, leg.round) == (one.node, round)) else {
-                continue;
-            };
-            let stage = self.stage_known(id, (schema, state), leg);
-            if stage == Stage::Over {
-                continue;
-            }
-            if stage == Stage::Begun {
-                begun.insert(task_of(id, leg));
-            }
-            let after = one.after.iter().filter_map(|before| places.get(before)).copied().collect();
-            let cost = Work(i64::try_from(leg.takes_ms).unwrap_or(i64::MAX));
-            places.insert(number, steps.len());
-            steps.push(Step { after, cost, not_before: now });
-            wanted.push(Wanted {
-                node: leg.node,
-                iteration: one.iteration.clone(),
-                name: schema.node(leg.node).name.clone(),
-                cost,
-                is_anywhere: is_anywhere(schema, leg.node),
-            });
-        }
-        (steps, wanted, begun)
-    }
-
-    /// Whether all that is planned for a case is firm at its planners by now.
-    fn is_settled(&self, id: InstanceId, now: Timestamp) -> bool {
-        let planned_at = self.planning.planned_at.get(&id);
-        planned_at.is_none_or(|at| now.since(*at) >= SETTLED)
     }
 
     /// Steps that should have begun, planned by servers that cannot be reached, are planned elsewhere.
@@ -529,8 +535,8 @@ impl Site {
         });
         let waiting: Vec<TaskId> = waiting.map(|(task, _)| *task).collect();
         for task in waiting {
-            let Some((schema, state, leg)) = self.promised_leg(task) else { continue };
-            let stage = self.stage_known(task.instance, (schema, state), leg);
+            let Some((schema, state, leg)) = self.cases.promised_leg(task) else { continue };
+            let stage = self.planning.stage_known(task.instance, (schema, state), leg);
             let is_waiting = stage == Stage::Waiting;
             let is_due =
                 is_waiting && leg.planned.as_ref().is_some_and(|planned| planned.start <= now);

@@ -13,7 +13,9 @@ use legwork_plan::{Span, Supply, WHOLE};
 use super::regular::share;
 use super::steps::{Told, is_now, is_past, stage_of, task_of};
 use crate::Site;
+use crate::executors::Executors;
 use crate::message::Stage;
+use crate::planning::Planning;
 
 /// Where a promise was broken: the first step that was done later than it was due, and the executor or the domain that had
 /// promised it. Which person that was stands in the case and not here: these are shown to those who watch the server.
@@ -30,6 +32,39 @@ pub struct BrokenAt {
 /// So many places are told apart.
 const PLACES_MAX: usize = 100;
 const OTHERS: &str = "others";
+
+impl Planning {
+    /// The deadline of a case has passed. Of one that was never promised it is not told where.
+    pub(super) fn count_broken(&mut self, place: Option<BrokenAt>) {
+        self.counts.broken += 1;
+        let Some(place) = place else { return };
+        let broken = &mut self.broken;
+        let is_one_more = broken.len() >= PLACES_MAX && !broken.contains_key(&place);
+        let none: Arc<str> = "".into();
+        let others = || BrokenAt {
+            process: OTHERS.into(),
+            step: none.clone(),
+            domain: none.clone(),
+            executor: none.clone(),
+        };
+        *broken.entry(if is_one_more { others() } else { place }).or_default() += 1;
+    }
+
+    /// Somebody has done something, of whatever case.
+    pub(crate) fn note_done(&mut self, by: AgentId, now: Timestamp) {
+        self.done_at.insert(by, now);
+    }
+}
+
+impl Executors {
+    /// How much an executor has done in a time, without what it does regularly.
+    fn worked_by(&self, by: &Performer, from: Timestamp, to: Timestamp) -> u64 {
+        let passed = u64::try_from(to.since(from).as_millis()).unwrap_or(u64::MAX);
+        let Some(name) = by.program() else { return passed };
+        let known = self.registry.named(name).map(|(_, one)| share(one));
+        passed.saturating_mul(u64::from(known.unwrap_or(WHOLE))) / u64::from(WHOLE)
+    }
+}
 
 impl Site {
     /// Where promises were broken, and how often, since the server was started.
@@ -54,23 +89,7 @@ impl Site {
         }
         // It has ended elsewhere, and word of that came before it was found to be late.
         let place = self.broken_at(id, (&slot.schema, state), deadline);
-        self.count_broken(place);
-    }
-
-    /// The deadline of a case has passed. Of one that was never promised it is not told where.
-    pub(super) fn count_broken(&mut self, place: Option<BrokenAt>) {
-        self.planning.counts.broken += 1;
-        let Some(place) = place else { return };
-        let broken = &mut self.planning.broken;
-        let is_one_more = broken.len() >= PLACES_MAX && !broken.contains_key(&place);
-        let none: Arc<str> = "".into();
-        let others = || BrokenAt {
-            process: OTHERS.into(),
-            step: none.clone(),
-            domain: none.clone(),
-            executor: none.clone(),
-        };
-        *broken.entry(if is_one_more { others() } else { place }).or_default() += 1;
+        self.planning.count_broken(place);
     }
 
     pub(super) fn broken_at(
@@ -126,11 +145,6 @@ impl Site {
         }
     }
 
-    /// Somebody has done something, of whatever case.
-    pub(crate) fn note_done(&mut self, by: AgentId, now: Timestamp) {
-        self.planning.done_at.insert(by, now);
-    }
-
     /// How much time somebody has spent on a step that is done, in milliseconds: of people what they worked, of
     /// executors from when they got it. A person who has claimed several does one after the other.
     pub(super) fn took_since(
@@ -147,7 +161,11 @@ impl Site {
             NodeState::Completed => state.performer(leg.node)?,
             // Answered by an executor, and not confirmed yet.
             NodeState::Selected if state.answer(leg.node).is_some() => {
-                return Some(self.worked_by(&leg.planned.as_ref()?.by, before.since, now));
+                return Some(self.executors.worked_by(
+                    &leg.planned.as_ref()?.by,
+                    before.since,
+                    now,
+                ));
             }
             NodeState::NotActivated
             | NodeState::Activated
@@ -166,17 +184,9 @@ impl Site {
                 Some(Supply::new(spans).until(now).0.unsigned_abs())
             }
             Performer::Worker(_) | Performer::Executor(_) => {
-                Some(self.worked_by(by, before.since, now))
+                Some(self.executors.worked_by(by, before.since, now))
             }
             Performer::System => None,
         }
-    }
-
-    /// How much an executor has done in a time, without what it does regularly.
-    fn worked_by(&self, by: &Performer, from: Timestamp, to: Timestamp) -> u64 {
-        let passed = u64::try_from(to.since(from).as_millis()).unwrap_or(u64::MAX);
-        let Some(name) = by.program() else { return passed };
-        let known = self.executors.registry.named(name).map(|(_, one)| share(one));
-        passed.saturating_mul(u64::from(known.unwrap_or(WHOLE))) / u64::from(WHOLE)
     }
 }

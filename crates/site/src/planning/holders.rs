@@ -17,6 +17,7 @@ use super::cases::steps_of;
 use super::steps::{is_now, task_of};
 use crate::Site;
 use crate::cases::step::agent;
+use crate::planning::Planning;
 
 /// Who has claimed steps of instances that were started here, as other servers told. Nothing of it is stored: it is resent.
 #[derive(Debug, Default)]
@@ -37,7 +38,7 @@ impl Holders {
     }
 }
 
-impl Site {
+impl Planning {
     /// Who has claimed a step, as far as is known here.
     pub(super) fn holder<'s>(
         &'s self,
@@ -45,9 +46,11 @@ impl Site {
         (schema, state): (&Schema, &'s State),
         leg: &Leg,
     ) -> Option<&'s AgentId> {
-        claimed_by(schema, state, leg).or_else(|| self.planning.holders.0.get(&task_of(id, leg)))
+        claimed_by(schema, state, leg).or_else(|| self.holders.0.get(&task_of(id, leg)))
     }
+}
 
+impl Site {
     /// Another server tells who has claimed a step; answers whether that is news.
     pub(super) fn note_holder(&mut self, task: TaskId, holder: Option<AgentId>) -> bool {
         let state = self.cases.instances.state(task.instance);
@@ -57,8 +60,8 @@ impl Site {
 
     /// What somebody has claimed and is planned for somebody else is planned anew, for the holder.
     pub(super) fn follow_holder(&mut self, task: TaskId, has_changed: bool, now: Timestamp) {
-        let Some((schema, state, leg)) = self.promised_leg(task) else { return };
-        let is_held = self.holder(task.instance, (schema, state), leg).is_some();
+        let Some((schema, state, leg)) = self.cases.promised_leg(task) else { return };
+        let is_held = self.planning.holder(task.instance, (schema, state), leg).is_some();
         if is_held && has_changed && self.is_in_vain(task) {
             self.replan_step(task, "somebody else has taken it", false, now);
         }

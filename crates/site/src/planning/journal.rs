@@ -59,7 +59,7 @@ impl Site {
         let mut strays = Vec::new();
         for reserved in stored {
             let worked = self.planning.ledger.worked(&reserved, now);
-            let by = self.resource(&reserved.by);
+            let by = self.executors.resource(&reserved.by);
             if let ResourceId::Workers(job) = &by {
                 // They ask again soon.
                 let hands = reserved.lane as usize + 1;
@@ -77,7 +77,7 @@ impl Site {
         self.planning.planner.take_changes();
         self.executors.plans_changed();
         for own in &strays {
-            let by = self.resource(&own.by);
+            let by = self.executors.resource(&own.by);
             self.take_back(&reservation(own, by), Why::Gone, now);
         }
         self.record_plans(strays.iter().map(|it| PlanEvent::Ended(it.task)).collect(), now);
@@ -85,7 +85,7 @@ impl Site {
 
     /// Gives back what was reserved here for instances of this server that did not start before it went down.
     pub(super) fn drop_unstarted(&mut self, now: Timestamp) {
-        let here = self.server_here();
+        let here = self.cluster.server_here();
         let is_known =
             |id| self.cases.instances.get(id).is_some() || self.cases.unread.contains(&id);
         let own = self.planning.ledger.held().filter(|it| it.asker == here);
@@ -93,7 +93,7 @@ impl Site {
         for task in unstarted.map(|it| task_id(it.task)).collect::<Vec<_>>() {
             self.planning.planner.end(task);
         }
-        self.compare_own_later(now);
+        self.planning.compare_own_later(now);
         self.keep_plans(now);
     }
 

@@ -137,20 +137,22 @@ impl Planning {
     }
 }
 
-impl Site {
+impl Planning {
     /// What became of deadlines that were asked for here.
-    pub fn deadlines(&self) -> Counts {
-        self.planning.counts
+    pub(crate) fn deadlines(&self) -> Counts {
+        self.counts
     }
 
     /// An instance is over here, and not in memory any more.
     pub(crate) fn planning_over(&mut self, id: InstanceId) {
-        self.planning.word.forget_all(id);
+        self.word.forget_all(id);
     }
+}
 
-    /// This server's number; of one that is alone any will do.
-    pub(crate) fn server_here(&self) -> ServerId {
-        self.cluster.seat.as_ref().map_or(ServerId(0), |seat| seat.here)
+impl Site {
+    /// What became of deadlines that were asked for here.
+    pub fn deadlines(&self) -> Counts {
+        self.planning.deadlines()
     }
 
     /// Puts what was stored into the plans.
@@ -158,10 +160,10 @@ impl Site {
         if std::mem::replace(&mut self.planning.is_awake, true) {
             return;
         }
-        self.note_refitted(now);
+        self.planning.note_refitted(now);
         // Others say first what was begun meanwhile.
-        if self.other_servers().next().is_some() {
-            self.watch_later(now);
+        if self.cluster.other_servers().next().is_some() {
+            self.planning.watch_later(now);
         }
         self.restore_plans(now);
         self.drop_unstarted(now);
@@ -190,8 +192,15 @@ impl Site {
         let asked = planning.admissions.values().filter_map(Admission::next_due).min();
         let granted = planning.granted.values().map(|granted| granted.until).min();
         let displaced = (!planning.displaced.is_empty()).then_some(self.clock.latest);
-        let due = [asleep, asked, granted, displaced, self.next_planner(), self.next_replanning()];
-        let told = [self.next_update(), self.next_word(), planning.reach.next_due()];
+        let due = [
+            asleep,
+            asked,
+            granted,
+            displaced,
+            self.next_planner(),
+            self.planning.next_replanning(),
+        ];
+        let told = [self.planning.next_update(), self.next_word(), planning.reach.next_due()];
         due.into_iter().chain(told).flatten().min()
     }
 }
@@ -215,12 +224,12 @@ impl Site {
                 let news = News { stage, since, holder, took_ms, number };
                 self.on_step(from, task, news, now);
             }
-            Deadline::StepAck { task, number } => self.on_step_ack(from, task, number),
+            Deadline::StepAck { task, number } => self.planning.on_step_ack(from, task, number),
             Deadline::Replanned { instance: Instance(id), replanned, number } => {
                 self.on_replanned(from, id, (*replanned, number), now);
             }
             Deadline::ReplannedAck { instance: Instance(id), number } => {
-                self.on_replanned_ack(from, id, number);
+                self.planning.on_replanned_ack(from, id, number);
             }
             Deadline::Reserve(what) => self.on_reserve(from, *what, now),
         }

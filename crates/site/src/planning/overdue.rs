@@ -13,6 +13,7 @@ use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 
 use crate::Site;
+use crate::cases::Cases;
 
 /// How many are looked at for one commit.
 const LOOKED_AT_ONCE: usize = 256;
@@ -20,10 +21,24 @@ const LOOKED_AT_ONCE: usize = 256;
 const LOADED: Duration = Duration::from_secs(10);
 const REFUSED: Duration = Duration::from_secs(60);
 
+impl Cases {
+    /// A case is in memory again, whose deadline may have been waiting for that.
+    pub(crate) fn deadline_loaded(&mut self, id: InstanceId) {
+        self.put_alarm_off(id, None);
+    }
+
+    fn put_alarm_off(&mut self, id: InstanceId, until: Option<Timestamp>) {
+        if let Some(slot) = self.instances.get_mut(id) {
+            slot.alarm.put_off = until;
+            self.instances.set_alarm(id);
+        }
+    }
+}
+
 impl Site {
     /// Looks at all deadlines that are in danger by now, or have passed.
     pub(crate) fn pass_deadlines(&mut self, now: Timestamp) {
-        if now < self.judges_from() {
+        if now < self.planning.judges_from() {
             return;
         }
         for _ in 0..LOOKED_AT_ONCE {
@@ -36,12 +51,7 @@ impl Site {
     /// When a deadline has to be looked at.
     pub(crate) fn next_alarm(&self) -> Option<Timestamp> {
         let (at, _) = self.cases.instances.next_alarm()?;
-        Some(at.max(self.judges_from()))
-    }
-
-    /// A case is in memory again, whose deadline may have been waiting for that.
-    pub(crate) fn deadline_loaded(&mut self, id: InstanceId) {
-        self.put_alarm_off(id, None);
+        Some(at.max(self.planning.judges_from()))
     }
 
     /// What was told of a deadline may not have been told to all before the server went down.
@@ -69,7 +79,7 @@ impl Site {
         let tells = self.config.mail.is_some();
         let Some(state) = slot.state.as_deref() else {
             if has_passed || tells {
-                self.put_alarm_off(id, Some(now + LOADED));
+                self.cases.put_alarm_off(id, Some(now + LOADED));
                 self.ask_for(id.into(), false);
             } else {
                 slot.alarm.in_danger = due.danger;
@@ -85,15 +95,8 @@ impl Site {
         } else {
             slot.alarm.in_danger = due.danger;
         }
-        self.put_alarm_off(id, None);
+        self.cases.put_alarm_off(id, None);
         self.note_deadline(id);
-    }
-
-    fn put_alarm_off(&mut self, id: InstanceId, until: Option<Timestamp>) {
-        if let Some(slot) = self.cases.instances.get_mut(id) {
-            slot.alarm.put_off = until;
-            self.cases.instances.set_alarm(id);
-        }
     }
 
     fn pass_deadline(&mut self, id: InstanceId, now: Timestamp) {
@@ -105,7 +108,7 @@ impl Site {
         let is_cut = || state.peers().iter().any(|peer| self.planning.reach.is_cut(peer.server));
         if then == Then::Abort && !is_known && is_cut() {
             // It may have ended in time.
-            return self.put_alarm_off(id, Some(now + REFUSED));
+            return self.cases.put_alarm_off(id, Some(now + REFUSED));
         }
         let place = self.broken_at(id, (schema, state), deadline);
         let mut commands = vec![Command::PassDeadline { at, then }];
@@ -115,11 +118,11 @@ impl Site {
         }
         let owed = self.owed_letters(id, at);
         if self.record_commands(id, commands, now).is_err() {
-            return self.put_alarm_off(id, Some(now + REFUSED));
+            return self.cases.put_alarm_off(id, Some(now + REFUSED));
         }
         let is_over = is_known || then == Then::Abort;
         if is_over && (self.planning.unheard.remove(&id).is_some() || is_first) {
-            self.count_broken(place);
+            self.planning.count_broken(place);
         } else if is_first {
             self.planning.unheard.insert(id, at);
         }
@@ -128,7 +131,7 @@ impl Site {
             Then::Abort => return self.owe(owed, now),
             Then::Extend { .. } => self.try_extended(id, now),
         }
-        self.put_alarm_off(id, None);
+        self.cases.put_alarm_off(id, None);
         self.note_deadline(id);
     }
 
@@ -145,7 +148,7 @@ impl Site {
         let Some(deadline) = deadline.filter(|deadline| !deadline.is_unpromised) else { return };
         match deadline.is_promised() {
             true => self.replan_extended(id, now),
-            false => self.replan_revoked(id),
+            false => self.planning.replan_revoked(id),
         }
     }
 }

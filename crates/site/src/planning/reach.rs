@@ -80,9 +80,9 @@ impl Site {
         }
         let was_lost = self.planning.reach.down.remove(&server).is_some_and(|down| down.is_lost);
         if was_lost {
-            self.hurry_revoked(now);
+            self.planning.hurry_revoked(now);
         }
-        self.greet_planner(server);
+        self.planning.greet_planner(server);
         self.say_begun_to(server, now);
     }
 
@@ -106,7 +106,7 @@ impl Site {
     pub(super) fn all_planners(&self) -> BTreeMap<ServerId, Vec<Candidate>> {
         let known =
             self.cluster.seat.iter().flat_map(|seat| seat.topology.numbered()).map(|(id, _)| id);
-        let all = known.chain([self.server_here()]);
+        let all = known.chain([self.cluster.server_here()]);
         let heard = all.filter(|server| !self.planning.reach.is_lost(*server));
         heard.map(|server| (server, Vec::new())).collect()
     }

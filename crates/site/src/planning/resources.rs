@@ -12,6 +12,8 @@ use legwork_plan::{Discipline, ResourceId, Setup, Span, Supply, WHOLE, Window, W
 use super::regular::{lag, share};
 use super::who::WHY_NOT;
 use crate::Site;
+use crate::catalog::Catalog;
+use crate::executors::Executors;
 use crate::executors::WORKERS_MAX;
 
 /// How far ahead somebody's time is looked at; nothing is promised for later.
@@ -30,13 +32,13 @@ pub(super) fn performer(resource: &ResourceId) -> Performer {
     }
 }
 
-impl Site {
+impl Executors {
     /// Whose plan it is that a performer stands for. Older versions stored executors as workers: where an executor has the
     /// name, it is that one.
     pub(super) fn resource(&self, performer: &Performer) -> ResourceId {
         match performer {
             Performer::Agent(agent) => ResourceId::Person(agent.clone()),
-            Performer::Worker(name) if self.executors.registry.named(name).is_none() => {
+            Performer::Worker(name) if self.registry.named(name).is_none() => {
                 ResourceId::Workers(name.clone())
             }
             Performer::Worker(name) | Performer::Executor(name) => {
@@ -45,7 +47,50 @@ impl Site {
             Performer::System => ResourceId::Executor("".into()),
         }
     }
+}
 
+impl Catalog {
+    /// When a performer works, as far as the organisation says: wherever their plan is kept.
+    pub(super) fn hours_of(&self, id: &ResourceId, now: Timestamp) -> Arc<Supply> {
+        let spans = match id {
+            ResourceId::Person(agent) => self.organisation().working_time(agent).map(|time| {
+                let spans = time.spans_between_appointments(now, now + AHEAD);
+                Supply::new(spans.map(|span| Span {
+                    from: span.from,
+                    to: span.to,
+                    share: span.share.min(WHOLE),
+                }))
+            }),
+            ResourceId::Executor(_) | ResourceId::Workers(_) => None,
+        };
+        Arc::new(spans.unwrap_or_else(|| Supply::always(before(now))))
+    }
+
+    fn person(&self, agent: &AgentId, now: Timestamp) -> Option<Setup> {
+        let organisation = self.organisation();
+        let time = organisation.working_time(agent)?;
+        let reserve = organisation.agent(agent).map_or(0, |agent| agent.reserve);
+        let until = now + AHEAD;
+        let spans = time.spans_between_appointments(before(now), until);
+        let spans =
+            spans.map(|span| Span { from: span.from, to: span.to, share: span.share.min(WHOLE) });
+        let regular = time.occurrences_between_appointments(now, until);
+        let jobs = regular.map(|occurrence| {
+            let window = Window { release: occurrence.release, due: occurrence.deadline };
+            (window, work(occurrence.takes))
+        });
+        Some(Setup {
+            supply: Supply::new(spans),
+            discipline: Discipline::Preemptive,
+            hands: 1,
+            regular: jobs.collect(),
+            reserve: percent(reserve),
+            lag: Work(0),
+        })
+    }
+}
+
+impl Site {
     /// The server that keeps somebody's plan: the first one of the domain where they are at home, or of the
     /// first domain. The workers that ask here are planned here: no server knows all workers, and one that asks several
     /// servers is planned by each of them. So what workers promise is best effort.
@@ -72,7 +117,7 @@ impl Site {
 
     /// Sees to it that somebody has a plan, if it is kept here.
     pub(super) fn prepare(&mut self, id: &ResourceId, now: Timestamp) {
-        let is_here = self.planner_of(id) == self.server_here();
+        let is_here = self.planner_of(id) == self.cluster.server_here();
         let planner = &self.planning.planner;
         let is_old = match id {
             ResourceId::Workers(job) => planner.hands(id) != self.hands_for(job, now),
@@ -115,8 +160,8 @@ impl Site {
 
     /// Makes all plans anew: calendars are known for some time ahead only.
     pub(super) fn refit_all(&mut self, is_fault: bool, now: Timestamp) {
-        self.note_refitted(now);
-        self.hurry_revoked(now);
+        self.planning.note_refitted(now);
+        self.planning.hurry_revoked(now);
         self.refit_those(|_| true, is_fault, now);
         for task in self.steps_in_vain() {
             self.replan_step(task, WHY_NOT, is_fault, now);
@@ -129,7 +174,7 @@ impl Site {
         if changed.is_empty() {
             return;
         }
-        self.hurry_revoked(now);
+        self.planning.hurry_revoked(now);
         let is_one = |id: &ResourceId| match id {
             ResourceId::Executor(name) => changed.contains(name),
             ResourceId::Person(_) | ResourceId::Workers(_) => false,
@@ -149,7 +194,7 @@ impl Site {
         let late = self.planning.planner.late();
         let all: Vec<ResourceId> =
             self.planning.planner.resources().filter(|id| counts(id)).cloned().collect();
-        self.watch_now();
+        self.planning.watch_now();
         for id in all {
             match self.setup(&id, now) {
                 Some(setup) => self.planning.planner.set_up(id, &setup, now),
@@ -161,27 +206,9 @@ impl Site {
         }
     }
 
-    /// When a performer works, as far as the organisation says: wherever their plan is kept.
-    pub(super) fn hours_of(&self, id: &ResourceId, now: Timestamp) -> Arc<Supply> {
-        let spans = match id {
-            ResourceId::Person(agent) => {
-                self.catalog.organisation().working_time(agent).map(|time| {
-                    let spans = time.spans_between_appointments(now, now + AHEAD);
-                    Supply::new(spans.map(|span| Span {
-                        from: span.from,
-                        to: span.to,
-                        share: span.share.min(WHOLE),
-                    }))
-                })
-            }
-            ResourceId::Executor(_) | ResourceId::Workers(_) => None,
-        };
-        Arc::new(spans.unwrap_or_else(|| Supply::always(before(now))))
-    }
-
     fn setup(&self, id: &ResourceId, now: Timestamp) -> Option<Setup> {
         match id {
-            ResourceId::Person(agent) => self.person(agent, now),
+            ResourceId::Person(agent) => self.catalog.person(agent, now),
             ResourceId::Executor(name) => {
                 let (_, executor) = self.executors.registry.named(name)?;
                 let at_once = hands_for_any(executor).min(AT_ONCE_MAX);
@@ -206,29 +233,6 @@ impl Site {
                 })
             }
         }
-    }
-
-    fn person(&self, agent: &AgentId, now: Timestamp) -> Option<Setup> {
-        let organisation = self.catalog.organisation();
-        let time = organisation.working_time(agent)?;
-        let reserve = organisation.agent(agent).map_or(0, |agent| agent.reserve);
-        let until = now + AHEAD;
-        let spans = time.spans_between_appointments(before(now), until);
-        let spans =
-            spans.map(|span| Span { from: span.from, to: span.to, share: span.share.min(WHOLE) });
-        let regular = time.occurrences_between_appointments(now, until);
-        let jobs = regular.map(|occurrence| {
-            let window = Window { release: occurrence.release, due: occurrence.deadline };
-            (window, work(occurrence.takes))
-        });
-        Some(Setup {
-            supply: Supply::new(spans),
-            discipline: Discipline::Preemptive,
-            hands: 1,
-            regular: jobs.collect(),
-            reserve: percent(reserve),
-            lag: Work(0),
-        })
     }
 }
 

@@ -15,6 +15,7 @@ use super::reserving::{Attempt, Reserving, Why};
 use crate::Site;
 use crate::message::{self, Message};
 use crate::output::Output;
+use crate::planning::Planning;
 
 /// How often plans are looked at for what becomes late, and how often how people work: their calendars are known for some
 /// time ahead only.
@@ -48,6 +49,44 @@ pub(super) struct Watch {
     moves_at: Option<Timestamp>,
     /// Before that nothing is judged by the plans: time has jumped.
     judges_from: Timestamp,
+}
+
+impl Planning {
+    /// Another server can be reached again: it may have begun anew.
+    pub(super) fn greet_planner(&mut self, server: ServerId) {
+        self.watch.back.insert(server);
+        // It may not have heard what becomes late.
+        let told = self.watch.late.values_mut();
+        told.for_each(|(at, _)| *at = Timestamp::default());
+    }
+
+    /// Nothing is judged by the plans until then; before that is done they are made anew.
+    pub(crate) fn listen_to_planners(&mut self, until: Timestamp) {
+        self.watch.judges_from = until;
+        self.watch.refitted = Timestamp::default();
+    }
+
+    pub(super) fn judges_from(&self) -> Timestamp {
+        self.watch.judges_from
+    }
+
+    /// Plans are looked at now: performers have other hours, or are gone.
+    pub(super) fn watch_now(&mut self) {
+        self.watch.watched = Timestamp::default();
+    }
+
+    pub(super) fn watch_later(&mut self, now: Timestamp) {
+        self.watch.watched = now;
+    }
+
+    /// After a restart: what is planned here is compared when all cases are read.
+    pub(super) fn compare_own_later(&mut self, now: Timestamp) {
+        self.watch.own_from = now + COMPARED;
+    }
+
+    pub(super) fn note_refitted(&mut self, now: Timestamp) {
+        self.watch.refitted = now;
+    }
 }
 
 impl Site {
@@ -115,7 +154,7 @@ impl Site {
         let held = planner.hold(task, (asker, attempt), now + hold);
         // An executor that works on it already does so all the same.
         self.executors.given.touch(task.id.instance);
-        if asker != self.server_here() {
+        if asker != self.cluster.server_here() {
             self.planning.watch.askers.insert(asker);
         }
         self.keep_plans(now);
@@ -158,7 +197,7 @@ impl Site {
     pub(super) fn take_back(&mut self, reservation: &Reservation, why: Why, now: Timestamp) {
         let Reservation { task, asker, attempt, .. } = *reservation;
         let task = Attempt { task, attempt };
-        if asker == self.server_here() {
+        if asker == self.cluster.server_here() {
             self.was_taken_back(asker, task, why, now);
         } else {
             self.say(asker, Reserving::TakenBack { task, why });
@@ -259,7 +298,7 @@ impl Site {
             }
             told.extend(&self.planning.watch.askers);
         }
-        let here = self.server_here();
+        let here = self.cluster.server_here();
         let mut held: BTreeMap<ServerId, Vec<Attempt>> =
             told.into_iter().map(|server| (server, Vec::new())).collect();
         for own in self.planning.planner.firm().filter(|own| own.asker != here) {
@@ -282,42 +321,6 @@ impl Site {
         }
     }
 
-    /// Another server can be reached again: it may have begun anew.
-    pub(super) fn greet_planner(&mut self, server: ServerId) {
-        self.planning.watch.back.insert(server);
-        // It may not have heard what becomes late.
-        let told = self.planning.watch.late.values_mut();
-        told.for_each(|(at, _)| *at = Timestamp::default());
-    }
-
-    /// Nothing is judged by the plans until then; before that is done they are made anew.
-    pub(crate) fn listen_to_planners(&mut self, until: Timestamp) {
-        self.planning.watch.judges_from = until;
-        self.planning.watch.refitted = Timestamp::default();
-    }
-
-    pub(super) fn judges_from(&self) -> Timestamp {
-        self.planning.watch.judges_from
-    }
-
-    /// Plans are looked at now: performers have other hours, or are gone.
-    pub(super) fn watch_now(&mut self) {
-        self.planning.watch.watched = Timestamp::default();
-    }
-
-    pub(super) fn watch_later(&mut self, now: Timestamp) {
-        self.planning.watch.watched = now;
-    }
-
-    /// After a restart: what is planned here is compared when all cases are read.
-    pub(super) fn compare_own_later(&mut self, now: Timestamp) {
-        self.planning.watch.own_from = now + COMPARED;
-    }
-
-    pub(super) fn note_refitted(&mut self, now: Timestamp) {
-        self.planning.watch.refitted = now;
-    }
-
     /// People and executors may be planned elsewhere since the topology or the executors have changed.
     fn follow_homes(&mut self, now: Timestamp) {
         let epoch = self.cluster.seat.as_ref().map_or(0, |seat| seat.topology.epoch);
@@ -328,7 +331,7 @@ impl Site {
         }
         if watch.moves_at.is_some_and(|at| at <= now) {
             watch.moves_at = None;
-            let here = self.server_here();
+            let here = self.cluster.server_here();
             let planned = self.planning.planner.resources();
             let moved: Vec<ResourceId> =
                 planned.filter(|id| self.planner_of(id) != here).cloned().collect();

@@ -79,17 +79,66 @@ pub(super) struct Granted {
     request: RequestId,
 }
 
-impl Site {
+impl Planning {
     /// Whether an admission has to come before a start.
     pub(crate) fn seeks_promise(&self, start: &Start) -> bool {
         // What was granted may have been lost while the start had to wait for something else.
         let is_lost = |found: &Deadline| {
-            !found.legs.is_empty() && !self.planning.granted.contains_key(&start.instance)
+            !found.legs.is_empty() && !self.granted.contains_key(&start.instance)
         };
         let wish = start.deadline.as_ref();
         wish.is_some_and(|wish| wish.found.as_deref().is_none_or(is_lost))
     }
 
+    /// Whether a start under this key waits for an admission.
+    pub(crate) fn is_sought(&self, key: StreamId) -> bool {
+        self.admissions.values().any(|admission| is_under(admission, key))
+    }
+
+    /// Another start under the same key waits for what comes of it.
+    pub(crate) fn wait_for_search(&mut self, key: StreamId, held: Held) {
+        let mut admissions = self.admissions.values_mut();
+        let own = admissions.find(|admission| is_under(admission, key));
+        if let Some(Purpose::Start(starting)) = own.map(|own| &mut own.purpose) {
+            starting.repeated.push(held);
+        }
+    }
+
+    /// The steps of a process that have to be promised, the most urgent of those that can begin first; and those of which
+    /// nobody knows how long they take.
+    fn steps_of(&self, schema: &Schema, now: Timestamp) -> (Vec<Step>, Vec<Wanted>, Vec<String>) {
+        let legs = legs(schema);
+        let costs: Vec<i64> = legs.iter().map(|leg| self.cost(schema, leg).0).collect();
+        let legs = longest_first(legs, &costs);
+        let mut seen = BTreeSet::new();
+        let unknown = legs.iter().filter(|leg| leg.takes.is_none() && seen.insert(leg.node));
+        let unknown = unknown.map(|leg| schema.node(leg.node).name.to_string()).collect();
+        let step = |leg: &PlanLeg| {
+            let (after, cost) = (leg.after.clone(), self.cost(schema, leg));
+            Step { after, cost, not_before: now }
+        };
+        let steps = legs.iter().map(step).collect();
+        let wanted = legs.iter().map(|leg| Wanted {
+            node: leg.node,
+            iteration: leg.iteration.clone(),
+            name: schema.node(leg.node).name.clone(),
+            cost: self.cost(schema, leg),
+            is_anywhere: is_anywhere(schema, leg.node),
+        });
+        (steps, wanted.collect(), unknown)
+    }
+
+    /// How much work a step is: what the definition says, or what was seen of it.
+    fn cost(&self, schema: &Schema, leg: &PlanLeg) -> Work {
+        let said = work(leg.takes.unwrap_or_default());
+        let step = schema.node(leg.node).name.clone();
+        let seen = self.ledger.seen.get(&(schema.process.clone(), step));
+        // Nothing is done in no time.
+        seen.map_or(said, |seen| seen.refine(said)).max(Work(1))
+    }
+}
+
+impl Site {
     /// Finds out whether a start can be promised; it goes on when that is known.
     pub(crate) fn seek_promise(
         &mut self,
@@ -109,20 +158,6 @@ impl Site {
                 self.planning.admissions.insert(instance, admission);
                 self.go_on_with(instance, now);
             }
-        }
-    }
-
-    /// Whether a start under this key waits for an admission.
-    pub(crate) fn is_sought(&self, key: StreamId) -> bool {
-        self.planning.admissions.values().any(|admission| is_under(admission, key))
-    }
-
-    /// Another start under the same key waits for what comes of it.
-    pub(crate) fn wait_for_search(&mut self, key: StreamId, held: Held) {
-        let mut admissions = self.planning.admissions.values_mut();
-        let own = admissions.find(|admission| is_under(admission, key));
-        if let Some(Purpose::Start(starting)) = own.map(|own| &mut own.purpose) {
-            starting.repeated.push(held);
         }
     }
 
@@ -157,7 +192,7 @@ impl Site {
             );
             return Err(Refusal::new(Kind::Invalid, "deadline_too_far", message));
         }
-        let (steps, wanted, unknown) = self.steps_of(&schema, now);
+        let (steps, wanted, unknown) = self.planning.steps_of(&schema, now);
         let is_asked = wish.is_some_and(|wish| wish.ask_only);
         let search = Search::new(steps, now, at);
         let search = match (is_asked, starts_anyway, priority > 0) {
@@ -183,39 +218,6 @@ impl Site {
             ))
         };
         Ok(admission)
-    }
-
-    /// The steps of a process that have to be promised, the most urgent of those that can begin first; and those of which
-    /// nobody knows how long they take.
-    fn steps_of(&self, schema: &Schema, now: Timestamp) -> (Vec<Step>, Vec<Wanted>, Vec<String>) {
-        let legs = legs(schema);
-        let costs: Vec<i64> = legs.iter().map(|leg| self.cost(schema, leg).0).collect();
-        let legs = longest_first(legs, &costs);
-        let mut seen = BTreeSet::new();
-        let unknown = legs.iter().filter(|leg| leg.takes.is_none() && seen.insert(leg.node));
-        let unknown = unknown.map(|leg| schema.node(leg.node).name.to_string()).collect();
-        let step = |leg: &PlanLeg| {
-            let (after, cost) = (leg.after.clone(), self.cost(schema, leg));
-            Step { after, cost, not_before: now }
-        };
-        let steps = legs.iter().map(step).collect();
-        let wanted = legs.iter().map(|leg| Wanted {
-            node: leg.node,
-            iteration: leg.iteration.clone(),
-            name: schema.node(leg.node).name.clone(),
-            cost: self.cost(schema, leg),
-            is_anywhere: is_anywhere(schema, leg.node),
-        });
-        (steps, wanted.collect(), unknown)
-    }
-
-    /// How much work a step is: what the definition says, or what was seen of it.
-    fn cost(&self, schema: &Schema, leg: &PlanLeg) -> Work {
-        let said = work(leg.takes.unwrap_or_default());
-        let step = schema.node(leg.node).name.clone();
-        let seen = self.planning.ledger.seen.get(&(schema.process.clone(), step));
-        // Nothing is done in no time.
-        seen.map_or(said, |seen| seen.refine(said)).max(Work(1))
     }
 
     /// A start is promised, or is not.
@@ -254,7 +256,7 @@ impl Site {
             self.release_all(held.clone(), now);
         }
         if refusal.is_some() && has_displaced {
-            self.hurry_revoked(now);
+            self.planning.hurry_revoked(now);
         }
         match (found, refusal) {
             (Some(deadline), None) if ask_only => {
@@ -307,7 +309,7 @@ impl Site {
         for (_, granted) in over.collect::<Vec<_>>() {
             self.release_all(granted.held, now);
             if granted.has_displaced {
-                self.hurry_revoked(now);
+                self.planning.hurry_revoked(now);
             }
         }
     }
@@ -327,7 +329,7 @@ impl Site {
         };
         self.release_all(admission.held(), now);
         if admission.search.take_displaced() {
-            self.hurry_revoked(now);
+            self.planning.hurry_revoked(now);
         }
         if let Purpose::Start(starting) = admission.purpose {
             starting.repeated.into_iter().for_each(|held| self.admit(held, now));

@@ -15,8 +15,10 @@ use super::holders::claimed_by;
 use super::word::News;
 use super::{key, task_id};
 use crate::Site;
+use crate::cases::Cases;
 use crate::jobs::JobKey;
 use crate::message::Stage;
+use crate::planning::Planning;
 
 /// How far a step is, as it was told last.
 #[derive(Clone, Debug)]
@@ -39,6 +41,29 @@ struct Moved {
     left: Vec<TaskId>,
     /// Steps that are done once more than was planned.
     again: BTreeSet<(NodeId, u64)>,
+}
+
+impl Planning {
+    /// How far a step of a case is, by its history or by word of the server that controls it.
+    pub(super) fn stage_known(
+        &self,
+        id: InstanceId,
+        (schema, state): (&Schema, &State),
+        leg: &Leg,
+    ) -> Stage {
+        match (stage_of(schema, state, leg), self.word.stage(task_of(id, leg))) {
+            (Stage::Over, _) | (_, Some(Stage::Over)) => Stage::Over,
+            (Stage::Waiting | Stage::Begun, Some(told)) => told,
+            (own @ (Stage::Waiting | Stage::Begun), None) => own,
+        }
+    }
+}
+
+impl Cases {
+    pub(super) fn is_promised(&self, id: InstanceId) -> bool {
+        let deadline = self.instances.state(id).and_then(|(_, state)| state.deadline());
+        deadline.is_none_or(Deadline::is_promised)
+    }
 }
 
 impl Site {
@@ -163,7 +188,7 @@ impl Site {
         let stages: Vec<(TaskId, Told)> = open
             .filter_map(|leg| Some((task_of(id, leg), told(leg.planned.as_ref()?.planner))))
             .collect();
-        let here = self.server_here();
+        let here = self.cluster.server_here();
         let planners = stages.iter().filter_map(|(_, told)| told.planner);
         for planner in planners.filter(|planner| *planner != here) {
             self.planning.reach.needs(planner, self.clock.latest);
@@ -171,7 +196,7 @@ impl Site {
         self.planning.stages.extend(stages);
         if is_revoked {
             self.planning.revoked.insert(id);
-            self.replan_revoked(id);
+            self.planning.replan_revoked(id);
         }
         if turned {
             self.note_promise(id);
@@ -230,28 +255,9 @@ impl Site {
             Stage::Waiting => planner.leave(task),
         }
         self.keep_plans(now);
-        if stage == Stage::Over && !self.is_promised(task.instance) {
+        if stage == Stage::Over && !self.cases.is_promised(task.instance) {
             self.planning.anew.hurry_case(task.instance, now);
         }
-    }
-
-    /// How far a step of a case is, by its history or by word of the server that controls it.
-    pub(super) fn stage_known(
-        &self,
-        id: InstanceId,
-        (schema, state): (&Schema, &State),
-        leg: &Leg,
-    ) -> Stage {
-        match (stage_of(schema, state, leg), self.planning.word.stage(task_of(id, leg))) {
-            (Stage::Over, _) | (_, Some(Stage::Over)) => Stage::Over,
-            (Stage::Waiting | Stage::Begun, Some(told)) => told,
-            (own @ (Stage::Waiting | Stage::Begun), None) => own,
-        }
-    }
-
-    pub(super) fn is_promised(&self, id: InstanceId) -> bool {
-        let deadline = self.cases.instances.state(id).and_then(|(_, state)| state.deadline());
-        deadline.is_none_or(Deadline::is_promised)
     }
 
     /// Steps are planned otherwise from now on: here, and where others have to do with the instance. Answers whether that could

@@ -20,6 +20,7 @@ use super::steps::task_of;
 use crate::Site;
 use crate::message::{self, Instance, Message};
 use crate::output::Output;
+use crate::planning::Planning;
 use crate::retries::{Backoff, Retries};
 
 /// Back-off before a change is resent.
@@ -98,6 +99,20 @@ fn next(last: &mut u64, now: Timestamp) -> u64 {
     *last
 }
 
+impl Planning {
+    pub(super) fn next_update(&self) -> Option<Timestamp> {
+        self.updates.unheard.next_due()
+    }
+
+    /// Another server acknowledges a change of a plan.
+    pub(crate) fn on_replanned_ack(&mut self, from: ServerId, id: InstanceId, number: u64) {
+        let updates = &mut self.updates;
+        if updates.unheard.get(&(id, from)).is_some_and(|it| it.number == number) {
+            updates.unheard.remove(&(id, from));
+        }
+    }
+}
+
 impl Site {
     /// Others that have to do with an instance are told how it is planned now.
     pub(super) fn tell_plan(&mut self, id: InstanceId, replanned: &Replanned, now: Timestamp) {
@@ -137,10 +152,6 @@ impl Site {
         }
     }
 
-    pub(super) fn next_update(&self) -> Option<Timestamp> {
-        self.planning.updates.unheard.next_due()
-    }
-
     /// The server that started an instance, or one in between, tells how steps are planned now.
     pub(crate) fn on_replanned(
         &mut self,
@@ -168,13 +179,5 @@ impl Site {
         let message =
             Message::Deadline(message::Deadline::ReplannedAck { instance: Instance(id), number });
         self.out.push(Output::Send { to: from, message });
-    }
-
-    /// Another server acknowledges a change of a plan.
-    pub(crate) fn on_replanned_ack(&mut self, from: ServerId, id: InstanceId, number: u64) {
-        let updates = &mut self.planning.updates;
-        if updates.unheard.get(&(id, from)).is_some_and(|it| it.number == number) {
-            updates.unheard.remove(&(id, from));
-        }
     }
 }

@@ -129,7 +129,7 @@ impl Site {
 
     fn require_planner_here(&self, resource: &ResourceId) -> Result<(), Refusal> {
         let planner: ServerId = self.planner_of(resource);
-        if planner == self.server_here() {
+        if planner == self.cluster.server_here() {
             return Ok(());
         }
         let message = "their plan is kept by another server; ask that one";

@@ -21,7 +21,10 @@ use super::cases::steps_of;
 use super::resources::AHEAD;
 use super::steps::stage_of;
 use crate::Site;
+use crate::cases::Cases;
 use crate::cases::step::{History, agent};
+use crate::catalog::Catalog;
+use crate::executors::Executors;
 use crate::message::Stage;
 
 /// The most people, or executors, who are asked for their time for one step.
@@ -98,6 +101,75 @@ impl Performers for AsPlanned<'_> {
     }
 }
 
+impl Catalog {
+    fn resolve_for(&self, rule: &Rule, who: &impl Performers) -> Resolved {
+        self.organisation().resolve(rule, who)
+    }
+
+    /// Also substitutes from a moment on, for the time of their absence.
+    fn with_stand_ins(
+        &self,
+        actors: Vec<AgentId>,
+        step: &Resolved,
+        release: Timestamp,
+    ) -> Vec<Candidate> {
+        let org = self.organisation();
+        let mut times: BTreeMap<AgentId, Vec<Window>> = BTreeMap::new();
+        for actor in &actors {
+            let others = org.stand_ins_between(actor, step, release, release + AHEAD).into_iter();
+            for other in others.filter(|other| actors.binary_search(&other.agent).is_err()) {
+                let time = Window { release: other.from, due: other.to };
+                times.entry(other.agent).or_default().push(time);
+            }
+        }
+        let own = actors.into_iter().map(|it| Candidate::at_any_time(ResourceId::Person(it)));
+        let others = times.into_iter().map(|(who, times)| {
+            let within = joined(times).into_iter().take(TIMES_MAX).collect();
+            Candidate { who: ResourceId::Person(who), within }
+        });
+        own.chain(others).collect()
+    }
+}
+
+impl Executors {
+    fn registered_for(&self, job: &str) -> impl Iterator<Item = (ExecutorId, &ExecutorRegistered)> {
+        let registry = &self.registry;
+        let doing = registry.offered(job).into_iter().flat_map(|kind| registry.offering(kind));
+        doing.filter_map(|id| Some((*id, &**registry.get(*id)?)))
+    }
+
+    /// Why nobody can be asked to promise a step.
+    pub(super) fn why_nobody(&self, node: &Node) -> String {
+        let step = &node.name;
+        let Some(job) = node.job() else {
+            let rule = node.who().map_or_else(String::new, ToString::to_string);
+            return format!("nobody in the organisation can do `{step}`, which is for `{rule}`");
+        };
+        let named = self.registered_for(job).map(|(_, one)| &*one.name);
+        let named: Vec<&str> = named.take(NAMED_MAX).collect();
+        match named.is_empty() {
+            true => format!(
+                "no executor is registered for jobs of type `{job}`, which `{step}` is, and no worker has asked for any here in the last ten minutes"
+            ),
+            false => format!(
+                "of the executors for jobs of type `{job}`, which `{step}` is, all have failed of late: {}; each is asked again ten minutes after it failed last, or when it has done something; see `legwork executors`",
+                named.join(", ")
+            ),
+        }
+    }
+}
+
+impl Cases {
+    /// What is planned for a step of an instance of this server.
+    pub(super) fn promised_leg(&self, id: TaskId) -> Option<(&Schema, &State, &Leg)> {
+        let (schema, state) = self.instances.state(id.instance)?;
+        let deadline = state.deadline().filter(|_| state.started_elsewhere().is_none())?;
+        let mut legs = deadline.legs.iter();
+        let leg = legs.find(|leg| (leg.node, leg.round) == (NodeId(id.step), id.round))?;
+        Some((schema, state, leg))
+    }
+}
+
 impl Site {
     /// Those who could do a step of an admission, by the servers that plan for them.
     pub(super) fn candidates(
@@ -122,15 +194,15 @@ impl Site {
             _ => match node.job() {
                 Some(job) => Some(self.doing(job)),
                 None => node.who().map(|rule| {
-                    let resolved = self.resolve_for(rule, &self.foreseen(admission, None));
+                    let resolved = self.catalog.resolve_for(rule, &self.foreseen(admission, None));
                     let actors = resolved.actors.iter().take(WHO_MAX).cloned().collect();
-                    self.with_stand_ins(actors, &resolved, release)
+                    self.catalog.with_stand_ins(actors, &resolved, release)
                 }),
             },
         };
         let all = all.unwrap_or_default();
         if all.is_empty() {
-            return Err(self.why_nobody(node));
+            return Err(self.executors.why_nobody(node));
         }
         let mut planners: BTreeMap<ServerId, Vec<Candidate>> = BTreeMap::new();
         for candidate in all {
@@ -158,14 +230,10 @@ impl Site {
         }
     }
 
-    fn resolve_for(&self, rule: &Rule, who: &impl Performers) -> Resolved {
-        self.catalog.organisation().resolve(rule, who)
-    }
-
     /// Those who do jobs of a type: the executors that are registered for it, or, if there are none, the workers that ask for
     /// such jobs here.
     fn doing(&self, job: &Arc<str>) -> Vec<Candidate> {
-        if self.registered_for(job).next().is_some() {
+        if self.executors.registered_for(job).next().is_some() {
             return self.executors_doing(job).map(Candidate::at_any_time).collect();
         }
         let is_seen = self.executors.seen.count(job, self.clock.latest) > 0;
@@ -177,40 +245,15 @@ impl Site {
     fn executors_doing(&self, job: &str) -> impl Iterator<Item = ResourceId> {
         let kind = self.executors.registry.offered(job);
         let doing = self
+            .executors
             .registered_for(job)
             .filter(move |(id, _)| kind.is_none_or(|kind| !self.is_failing(*id, kind)));
         doing.map(|(_, one)| ResourceId::Executor(one.name.clone())).take(WHO_MAX)
     }
 
-    fn registered_for(&self, job: &str) -> impl Iterator<Item = (ExecutorId, &ExecutorRegistered)> {
-        let registry = &self.executors.registry;
-        let doing = registry.offered(job).into_iter().flat_map(|kind| registry.offering(kind));
-        doing.filter_map(|id| Some((*id, &**registry.get(*id)?)))
-    }
-
     fn is_failing(&self, executor: ExecutorId, kind: KindId) -> bool {
         let failed_at = self.executors.book.failed_at(executor, kind);
         failed_at.is_some_and(|at| self.clock.latest.since(at) < FAILING)
-    }
-
-    /// Why nobody can be asked to promise a step.
-    pub(super) fn why_nobody(&self, node: &Node) -> String {
-        let step = &node.name;
-        let Some(job) = node.job() else {
-            let rule = node.who().map_or_else(String::new, ToString::to_string);
-            return format!("nobody in the organisation can do `{step}`, which is for `{rule}`");
-        };
-        let named = self.registered_for(job).map(|(_, one)| &*one.name);
-        let named: Vec<&str> = named.take(NAMED_MAX).collect();
-        match named.is_empty() {
-            true => format!(
-                "no executor is registered for jobs of type `{job}`, which `{step}` is, and no worker has asked for any here in the last ten minutes"
-            ),
-            false => format!(
-                "of the executors for jobs of type `{job}`, which `{step}` is, all have failed of late: {}; each is asked again ten minutes after it failed last, or when it has done something; see `legwork executors`",
-                named.join(", ")
-            ),
-        }
     }
 
     /// Those who could do a step of a running case, by the organisation and the executors of today; what somebody has claimed
@@ -224,8 +267,8 @@ impl Site {
         release: Timestamp,
     ) -> Vec<Candidate> {
         if let Some(job) = schema.node(leg.node).job() {
-            let planned = leg.planned.as_ref().map(|planned| self.resource(&planned.by));
-            let is_begun = self.stage_known(id, (schema, state), leg) == Stage::Begun;
+            let planned = leg.planned.as_ref().map(|planned| self.executors.resource(&planned.by));
+            let is_begun = self.planning.stage_known(id, (schema, state), leg) == Stage::Begun;
             let is_there = |resource: &ResourceId| match resource {
                 ResourceId::Executor(name) => self.executors.registry.named(name).is_some(),
                 ResourceId::Person(_) | ResourceId::Workers(_) => true,
@@ -238,19 +281,19 @@ impl Site {
         }
         let nobody = Rule::Any(Vec::new());
         let rule = schema.node(leg.node).who().unwrap_or(&nobody);
-        let resolved = self.resolve_for(rule, who);
-        let actors = match self.holder(id, (schema, state), leg) {
+        let resolved = self.catalog.resolve_for(rule, who);
+        let actors = match self.planning.holder(id, (schema, state), leg) {
             Some(holder) => vec![holder.clone()],
             None => resolved.actors.iter().take(WHO_MAX).cloned().collect(),
         };
-        self.with_stand_ins(actors, &resolved, release)
+        self.catalog.with_stand_ins(actors, &resolved, release)
     }
 
     /// Whether somebody is to do a step who could not do it any more.
     pub(super) fn is_in_vain(&self, id: TaskId) -> bool {
-        let Some((schema, state, leg)) = self.promised_leg(id) else { return false };
+        let Some((schema, state, leg)) = self.cases.promised_leg(id) else { return false };
         let Some(planned) = &leg.planned else { return false };
-        let by = self.resource(&planned.by);
+        let by = self.executors.resource(&planned.by);
         // Its planner tells when no worker asks any more.
         if matches!(by, ResourceId::Workers(_)) {
             return false;
@@ -267,32 +310,8 @@ impl Site {
 
     /// Whether a step is for an executor that is gone, or that only fails.
     pub(super) fn is_failed(&self, id: TaskId) -> bool {
-        let planned = self.promised_leg(id).and_then(|(_, _, leg)| leg.planned.as_ref());
+        let planned = self.cases.promised_leg(id).and_then(|(_, _, leg)| leg.planned.as_ref());
         planned.is_some_and(|planned| planned.by.program().is_some()) && self.is_in_vain(id)
-    }
-
-    /// Also substitutes from a moment on, for the time of their absence.
-    fn with_stand_ins(
-        &self,
-        actors: Vec<AgentId>,
-        step: &Resolved,
-        release: Timestamp,
-    ) -> Vec<Candidate> {
-        let org = self.catalog.organisation();
-        let mut times: BTreeMap<AgentId, Vec<Window>> = BTreeMap::new();
-        for actor in &actors {
-            let others = org.stand_ins_between(actor, step, release, release + AHEAD).into_iter();
-            for other in others.filter(|other| actors.binary_search(&other.agent).is_err()) {
-                let time = Window { release: other.from, due: other.to };
-                times.entry(other.agent).or_default().push(time);
-            }
-        }
-        let own = actors.into_iter().map(|it| Candidate::at_any_time(ResourceId::Person(it)));
-        let others = times.into_iter().map(|(who, times)| {
-            let within = joined(times).into_iter().take(TIMES_MAX).collect();
-            Candidate { who: ResourceId::Person(who), within }
-        });
-        own.chain(others).collect()
     }
 
     /// The organisation has changed: steps of cases for somebody who cannot do them any more.
@@ -310,15 +329,6 @@ impl Site {
             let is_fault = self.is_failed(task);
             self.replan_step(task, WHY_NOT, is_fault, now);
         }
-    }
-
-    /// What is planned for a step of an instance of this server.
-    pub(super) fn promised_leg(&self, id: TaskId) -> Option<(&Schema, &State, &Leg)> {
-        let (schema, state) = self.cases.instances.state(id.instance)?;
-        let deadline = state.deadline().filter(|_| state.started_elsewhere().is_none())?;
-        let mut legs = deadline.legs.iter();
-        let leg = legs.find(|leg| (leg.node, leg.round) == (NodeId(id.step), id.round))?;
-        Some((schema, state, leg))
     }
 }
 

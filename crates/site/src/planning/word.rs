@@ -20,8 +20,10 @@ use super::cases::steps_of;
 use super::steps::{Told, is_now, task_of};
 use super::{key, task_id};
 use crate::Site;
+use crate::cases::Cases;
 use crate::message::{self, Message, Stage};
 use crate::output::Output;
+use crate::planning::Planning;
 use crate::retries::{Backoff, Retries};
 
 /// Back-off before a change is resent.
@@ -117,6 +119,27 @@ impl Word {
     }
 }
 
+impl Planning {
+    /// Another server acknowledges how far a step is.
+    pub(crate) fn on_step_ack(&mut self, from: ServerId, task: TaskKey, number: u64) {
+        let (word, at) = (&mut self.word, (task_id(task), from));
+        if word.unheard.get(&at).is_some_and(|news| news.number == number) {
+            word.unheard.remove(&at);
+        }
+    }
+}
+
+impl Cases {
+    /// The planner of a step of an instance that was started here.
+    fn planner_now(&self, task: TaskKey) -> Option<ServerId> {
+        let (_, state) = self.instances.state(task.instance)?;
+        let deadline = state.deadline().filter(|_| state.started_elsewhere().is_none())?;
+        let mut legs = deadline.legs.iter();
+        let leg = legs.find(|leg| (leg.node, leg.round) == (task.node, task.round))?;
+        leg.planned.as_ref().map(|planned| planned.planner)
+    }
+}
+
 impl Site {
     /// Tells the planner of a step how far it is, and the server that asked for it.
     pub(super) fn tell_step(
@@ -126,7 +149,7 @@ impl Site {
         others: [Option<ServerId>; 2],
         now: Timestamp,
     ) {
-        let here = self.server_here();
+        let here = self.cluster.server_here();
         let others: BTreeSet<ServerId> = others.into_iter().flatten().collect();
         let word = &mut self.planning.word;
         let news = word.numbered(news, now);
@@ -138,7 +161,7 @@ impl Site {
 
     /// Resends what is not acknowledged and is due.
     pub(super) fn resend_steps(&mut self, now: Timestamp) {
-        let servers: BTreeSet<ServerId> = self.other_servers().collect();
+        let servers: BTreeSet<ServerId> = self.cluster.other_servers().collect();
         let word = &mut self.planning.word;
         for _ in 0..SAID_AT_ONCE {
             let Some(((task, to), news)) = word.unheard.attempt_next(now) else { return };
@@ -171,7 +194,7 @@ impl Site {
         if !is_past && self.planning.word.is_news(task_id(task), &news) {
             self.step_told(task, (stage, since), now);
             self.took(task, took_ms, now);
-            let planner = self.planner_now(task).filter(|planner| *planner != from);
+            let planner = self.cases.planner_now(task).filter(|planner| *planner != from);
             let has_changed = self.note_holder(task_id(task), news.holder.clone());
             self.tell_step(task_id(task), news, [planner, None], now);
             self.follow_holder(task_id(task), has_changed, now);
@@ -186,23 +209,6 @@ impl Site {
                 message: Message::Deadline(message::Deadline::StepAck { task, number }),
             });
         }
-    }
-
-    /// Another server acknowledges how far a step is.
-    pub(crate) fn on_step_ack(&mut self, from: ServerId, task: TaskKey, number: u64) {
-        let (word, at) = (&mut self.planning.word, (task_id(task), from));
-        if word.unheard.get(&at).is_some_and(|news| news.number == number) {
-            word.unheard.remove(&at);
-        }
-    }
-
-    /// The planner of a step of an instance that was started here.
-    fn planner_now(&self, task: TaskKey) -> Option<ServerId> {
-        let (_, state) = self.cases.instances.state(task.instance)?;
-        let deadline = state.deadline().filter(|_| state.started_elsewhere().is_none())?;
-        let mut legs = deadline.legs.iter();
-        let leg = legs.find(|leg| (leg.node, leg.round) == (task.node, task.round))?;
-        leg.planned.as_ref().map(|planned| planned.planner)
     }
 
     /// A server that can be reached again may have restarted, and it keeps only in memory which steps are begun.

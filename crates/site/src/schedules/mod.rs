@@ -24,6 +24,7 @@ use self::journal::shortened;
 use crate::Site;
 use crate::answer::{Answer, ScheduleInfo};
 use crate::catalog::access::Caller;
+use crate::cluster::Cluster;
 use crate::input::Recurring;
 use crate::output::{Due, Output};
 use crate::page;
@@ -56,6 +57,30 @@ impl Schedules {
     }
 }
 
+impl Cluster {
+    /// What came of starts the registrar alone knows.
+    fn may_see_schedules(&self, caller: &Caller) -> Result<(), Refusal> {
+        caller.require_start()?;
+        self.require_registrar()
+    }
+}
+
+impl Schedules {
+    /// One that was put, here or elsewhere.
+    pub(crate) fn take_schedule(&mut self, said: SchedulePut, at: Timestamp) -> Result<(), String> {
+        let name = said.name.clone();
+        self.book.put(said, at).map_err(|why| format!("schedule `{name}`: {why}"))
+    }
+
+    pub(crate) fn drop_schedule(&mut self, name: &str) {
+        self.book.remove(name);
+    }
+
+    pub(crate) fn take_pause(&mut self, name: &str, is_paused: bool, at: Timestamp) {
+        self.book.pause(name, is_paused, at);
+    }
+}
+
 impl Site {
     pub(crate) fn about_schedules(
         &mut self,
@@ -70,13 +95,13 @@ impl Site {
                 self.pause_schedule(caller, name, is_paused, now)
             }
             Recurring::List { after, limit } => {
-                self.may_see_schedules(caller)?;
+                self.cluster.may_see_schedules(caller)?;
                 let all = self.schedules.book.list(after.as_deref()).map(info);
                 let (schedules, more) = page(all, limit);
                 Ok(Answer::Schedules { schedules, more })
             }
             Recurring::Show { name } => {
-                self.may_see_schedules(caller)?;
+                self.cluster.may_see_schedules(caller)?;
                 let known = self.schedules.book.named(&name);
                 let known = known.ok_or_else(|| no_such_schedule(&name))?;
                 Ok(Answer::Schedule(Box::new(info(known))))
@@ -92,12 +117,6 @@ impl Site {
                 Ok(Answer::Done)
             }
         }
-    }
-
-    /// What came of starts the registrar alone knows.
-    fn may_see_schedules(&self, caller: &Caller) -> Result<(), Refusal> {
-        caller.require_start()?;
-        self.require_registrar()
     }
 
     /// Asks for what is due to be started.
@@ -127,22 +146,8 @@ impl Site {
     fn starts_schedules(&self) -> bool {
         let has_joined = self.config.member.is_none() || self.cluster.seat.is_some();
         has_joined
-            && self.require_registrar().is_ok()
+            && self.cluster.require_registrar().is_ok()
             && !self.cases.loads.contains(&StreamId::SCHEDULES)
-    }
-
-    /// One that was put, here or elsewhere.
-    pub(crate) fn take_schedule(&mut self, said: SchedulePut, at: Timestamp) -> Result<(), String> {
-        let name = said.name.clone();
-        self.schedules.book.put(said, at).map_err(|why| format!("schedule `{name}`: {why}"))
-    }
-
-    pub(crate) fn drop_schedule(&mut self, name: &str) {
-        self.schedules.book.remove(name);
-    }
-
-    pub(crate) fn take_pause(&mut self, name: &str, is_paused: bool, at: Timestamp) {
-        self.schedules.book.pause(name, is_paused, at);
     }
 }
 

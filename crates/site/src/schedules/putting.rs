@@ -39,11 +39,11 @@ impl Site {
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_start()?;
-        self.require_registrar()?;
+        self.cluster.require_registrar()?;
         check(&asked, now)?;
         if let Some(agent) = &asked.agent {
             caller.require_work_as(agent)?;
-            self.require_known(agent)?;
+            self.catalog.require_known(agent)?;
         }
         self.require_startable(caller, &asked, now)?;
         let PutSchedule { name, process, period, data, agent, within } = asked;
@@ -77,7 +77,7 @@ impl Site {
         }
         self.record(SiteEvent::SchedulePut(Box::new(next.clone())), now);
         let name = next.name.clone();
-        self.take_schedule(next, now).map_err(bad)?;
+        self.schedules.take_schedule(next, now).map_err(bad)?;
         let next = self.schedules.book.named(&name).and_then(|schedule| schedule.next());
         Ok(Answer::SchedulePut { unchanged: false, next })
     }
@@ -91,7 +91,7 @@ impl Site {
         self.may_change(caller, &name)?;
         let by = caller.performer();
         self.record(SiteEvent::ScheduleRemoved { name: name.clone(), by }, now);
-        self.drop_schedule(&name);
+        self.schedules.drop_schedule(&name);
         Ok(Answer::Done)
     }
 
@@ -108,13 +108,13 @@ impl Site {
         }
         let by = caller.performer();
         self.record(SiteEvent::SchedulePaused { name: name.clone(), is_paused, by }, now);
-        self.take_pause(&name, is_paused, now);
+        self.schedules.take_pause(&name, is_paused, now);
         Ok(Answer::Done)
     }
 
     fn may_change(&self, caller: &Caller, name: &Arc<str>) -> Result<(), Refusal> {
         caller.require_start()?;
-        self.require_registrar()?;
+        self.cluster.require_registrar()?;
         let known = self.schedules.book.named(name).ok_or_else(|| no_such_schedule(name))?;
         match known.said.by == caller.performer() || caller.is_admin() {
             true => Ok(()),

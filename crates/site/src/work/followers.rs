@@ -14,6 +14,7 @@ use legwork_org::{Cursor, Delta};
 use crate::Site;
 use crate::message::{self, Follow, Item, Items, Mark, Message};
 use crate::output::Output;
+use crate::work::Work;
 use crate::work::items::{info, public_name};
 
 /// How many items, and how many removals, go with one message.
@@ -147,12 +148,14 @@ impl Followers {
     }
 }
 
-impl Site {
+impl Work {
     /// Another server asks to be told what there is to do for a person.
     pub(crate) fn on_follow(&mut self, from: ServerId, follow: Follow, now: Timestamp) {
-        self.work.followers.begin(from, follow, now);
+        self.followers.begin(from, follow, now);
     }
+}
 
+impl Site {
     /// Answers those who have asked, and tells the others what has changed for one of these, or
     /// (`None`) perhaps for anybody.
     pub(crate) fn tell_followers(&mut self, concerned: Option<&[AgentId]>, now: Timestamp) {

@@ -19,6 +19,7 @@ use crate::message::{self, Follow, Item, Items, Mark, Message};
 use crate::output::Output;
 use crate::retries::Backoff;
 use crate::waiting::Waiting;
+use crate::work::Work;
 
 /// How long the first who asks for a list waits for the other servers.
 const GATHERING_MAX: Duration = Duration::from_secs(1);
@@ -241,19 +242,55 @@ impl Part {
     }
 }
 
-impl Site {
-    /// The other servers there are.
-    pub(crate) fn other_servers(&self) -> impl Iterator<Item = ServerId> {
-        self.cluster.seat.iter().flat_map(|seat| {
-            seat.topology.numbered().map(|(id, _)| id).filter(|id| *id != seat.here)
-        })
-    }
-
+impl Work {
     /// The server that has an item on the merged list of a person.
     pub(crate) fn remote_item(&self, agent: &AgentId, activity: &ActivityId) -> Option<ServerId> {
-        self.work.following.person(agent)?.elsewhere.server_of(activity)
+        self.following.person(agent)?.elsewhere.server_of(activity)
     }
 
+    /// Another server tells of a person's items.
+    pub(crate) fn on_items(&mut self, from: ServerId, items: Items, now: Timestamp) {
+        let agent = items.agent.clone();
+        if self.following.down.contains_key(&from) {
+            self.follow_link(from, true, now);
+        }
+        let Some(person) = self.following.people.get_mut(&agent) else { return };
+        let Some(part) = person.parts.get_mut(&from) else { return };
+        let revision = person.elsewhere.revision();
+        if part.accept(&items, now) {
+            person.elsewhere.mark(from, None);
+            if items.more {
+                part.due = now;
+            }
+            take_in(part, &mut person.elsewhere, from, items);
+        }
+        self.following.note(&agent, revision);
+    }
+
+    /// A server can be reached again, or cannot any more.
+    pub(crate) fn follow_link(&mut self, to: ServerId, is_up: bool, now: Timestamp) {
+        if is_up {
+            self.following.down.remove(&to);
+        } else {
+            self.following.down.entry(to).or_insert(now);
+        }
+        let agents: Vec<AgentId> = self.following.people.keys().cloned().collect();
+        for agent in agents {
+            let Some(person) = self.following.people.get_mut(&agent) else { continue };
+            let Some(part) = person.parts.get_mut(&to) else { continue };
+            let revision = person.elsewhere.revision();
+            if is_up {
+                // What it said meanwhile is lost. It is shown as it was until it answers.
+                (part.due, part.attempts) = (now, 0);
+            } else {
+                person.elsewhere.mark(to, Some(now));
+            }
+            self.following.note(&agent, revision);
+        }
+    }
+}
+
+impl Site {
     /// Lets the first who asks for a list wait until the other servers have told what they have.
     /// Answers the request if it need not wait.
     pub(crate) fn gather(
@@ -292,7 +329,7 @@ impl Site {
     }
 
     fn follow_person(&mut self, agent: &AgentId, now: Timestamp) {
-        let others: BTreeSet<ServerId> = self.other_servers().collect();
+        let others: BTreeSet<ServerId> = self.cluster.other_servers().collect();
         let is_awaited = self.waiting.is_watched(agent);
         let Some(person) = self.work.following.people.get_mut(agent) else { return };
         if is_awaited || !person.waiting.is_empty() {
@@ -330,47 +367,6 @@ impl Site {
             });
         }
         self.work.following.note(agent, revision);
-    }
-
-    /// Another server tells of a person's items.
-    pub(crate) fn on_items(&mut self, from: ServerId, items: Items, now: Timestamp) {
-        let agent = items.agent.clone();
-        if self.work.following.down.contains_key(&from) {
-            self.follow_link(from, true, now);
-        }
-        let Some(person) = self.work.following.people.get_mut(&agent) else { return };
-        let Some(part) = person.parts.get_mut(&from) else { return };
-        let revision = person.elsewhere.revision();
-        if part.accept(&items, now) {
-            person.elsewhere.mark(from, None);
-            if items.more {
-                part.due = now;
-            }
-            take_in(part, &mut person.elsewhere, from, items);
-        }
-        self.work.following.note(&agent, revision);
-    }
-
-    /// A server can be reached again, or cannot any more.
-    pub(crate) fn follow_link(&mut self, to: ServerId, is_up: bool, now: Timestamp) {
-        if is_up {
-            self.work.following.down.remove(&to);
-        } else {
-            self.work.following.down.entry(to).or_insert(now);
-        }
-        let agents: Vec<AgentId> = self.work.following.people.keys().cloned().collect();
-        for agent in agents {
-            let Some(person) = self.work.following.people.get_mut(&agent) else { continue };
-            let Some(part) = person.parts.get_mut(&to) else { continue };
-            let revision = person.elsewhere.revision();
-            if is_up {
-                // What it said meanwhile is lost. It is shown as it was until it answers.
-                (part.due, part.attempts) = (now, 0);
-            } else {
-                person.elsewhere.mark(to, Some(now));
-            }
-            self.work.following.note(&agent, revision);
-        }
     }
 
     fn make_room(&mut self, agent: &AgentId) {

@@ -18,12 +18,33 @@ use crate::cases::control::{PAGE_MAX, too_many_waiting};
 use crate::cases::instances::Instances;
 use crate::cases::step::agent;
 use crate::cases::view;
+use crate::catalog::Catalog;
 use crate::catalog::access::Caller;
 use crate::input::{Complete, RequestId, Worklist};
 use crate::planning;
 use crate::refusal::{Kind, Refusal};
 use crate::waiting::Waiting;
 use crate::work::merged::Both;
+
+impl Catalog {
+    pub(crate) fn require_known(&self, agent: &AgentId) -> Result<(), Refusal> {
+        if self.organisation_in_force()?.contains(agent) {
+            return Ok(());
+        }
+        let what = format!(
+            "agent `{agent}` in the organisation; `legwork organisation` shows who there is"
+        );
+        Err(Refusal::not_found("no_such_agent", what))
+    }
+
+    pub(crate) fn organisation_in_force(&self) -> Result<&Organisation, Refusal> {
+        if self.published().version > 0 {
+            return Ok(self.organisation());
+        }
+        let what = "organisation yet; publish one with `legwork deploy organisation.yaml`";
+        Err(Refusal::not_found("no_organisation", what))
+    }
+}
 
 impl Site {
     pub(crate) fn worklist(
@@ -35,11 +56,11 @@ impl Site {
     ) {
         let allowed = caller
             .require_work_as(&worklist.agent)
-            .and_then(|()| self.require_known(&worklist.agent));
+            .and_then(|()| self.catalog.require_known(&worklist.agent));
         if let Err(refusal) = allowed {
             return self.answer(id, Err(refusal));
         }
-        let is_alone = self.other_servers().next().is_none();
+        let is_alone = self.cluster.other_servers().next().is_none();
         let ready = if is_alone { Some(worklist) } else { self.gather(id, worklist, now) };
         if let Some(worklist) = ready {
             self.worklist_or_wait(id, worklist, now);
@@ -117,7 +138,7 @@ impl Site {
         worklist: &Worklist,
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
-        let org = self.organisation_in_force()?;
+        let org = self.catalog.organisation_in_force()?;
         let limit = worklist.limit.clamp(1, PAGE_MAX);
         if let Some(merged) = self.merged_read(&worklist.agent, now) {
             return self.merged_now(&merged, worklist.since.as_deref(), limit);
@@ -153,7 +174,7 @@ impl Site {
             .instances
             .state(activity.instance)
             .ok_or_else(|| crate::cases::step::no_instance(activity.instance))?;
-        let org = self.organisation_in_force()?;
+        let org = self.catalog.organisation_in_force()?;
         if !self.work.worklists.sees(org, agent, &key, now) {
             return Err(not_yours(agent, activity));
         }
@@ -175,7 +196,10 @@ impl Site {
             })
             .collect();
         Ok(Answer::Item(Box::new(ItemDetail {
-            info: ItemInfo { server: self.name_here(), ..info(&item, &self.cases.instances) },
+            info: ItemInfo {
+                server: self.cluster.name_here(),
+                ..info(&item, &self.cases.instances)
+            },
             inputs: view::named(&schema, state.inputs(&schema, &own)),
             outputs,
             answers: view::answers(node),
@@ -228,7 +252,7 @@ impl Site {
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         let (_, own) = self.workable(caller, &agent, activity, now)?;
-        self.require_known(&to)?;
+        self.catalog.require_known(&to)?;
         let key = ItemKey { instance: activity.instance, activity: own.clone() };
         if !self.work.worklists.may_be_given(&to, &key) {
             let message = format!(
@@ -275,7 +299,7 @@ impl Site {
             channel: caller.channel,
         });
         self.commands(activity.instance, commands, now)?;
-        self.note_done(agent, now);
+        self.planning.note_done(agent, now);
         Ok(Answer::Done)
     }
 
@@ -287,7 +311,7 @@ impl Site {
         request: Option<RequestDigest>,
         now: Timestamp,
     ) -> Option<Result<Answer, Refusal>> {
-        let (_, own) = self.activity(activity).ok()?;
+        let (_, own) = self.cases.activity(activity).ok()?;
         let key = ItemKey { instance: activity.instance, activity: own.clone() };
         if request.is_none() || self.work.worklists.item(&key).is_some() {
             return None;
@@ -333,23 +357,24 @@ impl Site {
         now: Timestamp,
     ) -> Result<(Arc<Schema>, Activity), Refusal> {
         caller.require_work_as(agent)?;
-        self.require_known(agent)?;
+        self.catalog.require_known(agent)?;
         if caller.is_admin()
             && let Some(reason) = self.cases.instances.broken(activity.instance)
         {
             return Err(crate::cases::step::broken(activity.instance, reason));
         }
         // Whether the instance or the step is there at all is nothing for those without a share.
-        let (schema, own) = self.activity(activity).map_err(|_| not_yours(agent, activity))?;
+        let (schema, own) =
+            self.cases.activity(activity).map_err(|_| not_yours(agent, activity))?;
         let key = ItemKey { instance: activity.instance, activity: own.clone() };
-        let org = self.organisation_in_force()?;
+        let org = self.catalog.organisation_in_force()?;
         if self.work.worklists.may_work_on(org, agent, &key, now) {
             return Ok((schema, own));
         }
         // The engine knows best why something is not open; who may not see it learns nothing.
         if self.work.worklists.item(&key).is_none()
             && let Some((_, state)) = self.cases.instances.state(activity.instance)
-            && self.resolved(&schema, state, &own).actors.contains(agent)
+            && self.catalog.resolved(&schema, state, &own).actors.contains(agent)
         {
             let probe = Command::Claim { activity: own, by: agent.clone() };
             if let Err(rejection) = engine::decide(&schema, state, probe, now) {
@@ -357,24 +382,6 @@ impl Site {
             }
         }
         Err(not_yours(agent, activity))
-    }
-
-    pub(crate) fn require_known(&self, agent: &AgentId) -> Result<(), Refusal> {
-        if self.organisation_in_force()?.contains(agent) {
-            return Ok(());
-        }
-        let what = format!(
-            "agent `{agent}` in the organisation; `legwork organisation` shows who there is"
-        );
-        Err(Refusal::not_found("no_such_agent", what))
-    }
-
-    pub(crate) fn organisation_in_force(&self) -> Result<&Organisation, Refusal> {
-        if self.catalog.published().version > 0 {
-            return Ok(self.catalog.organisation());
-        }
-        let what = "organisation yet; publish one with `legwork deploy organisation.yaml`";
-        Err(Refusal::not_found("no_organisation", what))
     }
 }
 

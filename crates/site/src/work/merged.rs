@@ -2,9 +2,7 @@
 //!
 //! Invariant: it is read where somebody asks, never stored. Every item names the server that has it.
 
-use std::sync::Arc;
-
-use legwork_model::id::{AgentId, ServerId};
+use legwork_model::id::AgentId;
 use legwork_model::time::Timestamp;
 use legwork_org::{Cursor, MergedCursor, MergedDelta, MergedItem, MergedRead, There};
 
@@ -45,15 +43,15 @@ impl Site {
         let removed = removed.iter().map(|gone| public_name(&gone.schema, &gone.key));
         let items = items.into_iter().map(|item| match item {
             MergedItem::Here(view) => ItemInfo {
-                server: self.server_name(read.here),
+                server: self.cluster.server_name(read.here),
                 ..info(&view, &self.cases.instances)
             },
             MergedItem::There(There { activity, server, stale, item, .. }) => {
-                item.info(activity, self.server_name(server), stale)
+                item.info(activity, self.cluster.server_name(server), stale)
             }
         });
         let unreachable = read.elsewhere.unreachable().filter_map(|(server, since)| {
-            Some(Unreachable { server: self.server_name(server)?, since })
+            Some(Unreachable { server: self.cluster.server_name(server)?, since })
         });
         Ok(Answer::Worklist(WorklistView {
             cursor: cursor.to_string(),
@@ -63,17 +61,6 @@ impl Site {
             more,
             unreachable: unreachable.collect(),
         }))
-    }
-
-    /// The name of this server, if there are others.
-    pub(crate) fn name_here(&self) -> Option<Arc<str>> {
-        self.other_servers().next()?;
-        self.server_name(self.cluster.seat.as_ref()?.here)
-    }
-
-    fn server_name(&self, server: ServerId) -> Option<Arc<str>> {
-        let topology = &self.cluster.seat.as_ref()?.topology;
-        topology.server(server).map(|server| server.name.clone())
     }
 }
 

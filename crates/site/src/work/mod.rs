@@ -11,7 +11,6 @@ use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
 use legwork_org::Worklists;
 
-use crate::Site;
 use crate::message;
 use followers::Followers;
 use following::Following;
@@ -48,7 +47,7 @@ impl Work {
     }
 }
 
-impl Site {
+impl Work {
     pub(crate) fn on_worklist(
         &mut self,
         from: ServerId,

@@ -10,6 +10,7 @@ mod bounds;
 mod cases;
 mod catalog;
 mod cluster;
+mod context;
 mod executors;
 mod gauges;
 mod input;
@@ -369,7 +370,7 @@ impl Site {
             Request::ReturnJobs { jobs } => self.return_jobs(&caller, &jobs),
             Request::Plan { resource } => self.plan_of(&caller, resource, now),
             Request::Executor(errand) => self.about_executors(&caller, errand, now),
-            Request::Schedule(errand) => self.about_schedules(&caller, errand, now),
+            Request::Schedule(errand) => self.on_schedule(&caller, errand, now),
             Request::Mail(errand) => self.about_mail(&caller, errand, now),
             Request::IssueToken { name, hash, scopes } => {
                 self.issue_token(&caller, name, hash, &scopes, now)

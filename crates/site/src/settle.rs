@@ -64,7 +64,7 @@ const DUTIES: [Duty; 26] = [
     Duty::new(Site::reoffer_some, Site::next_reoffer),
     Duty::new(Site::pass_deadlines, Site::next_alarm),
     Duty::new(Site::settle_plans, Site::next_plan),
-    Duty::new(Site::start_due, Site::next_start),
+    Duty::new(Site::settle_schedules, Site::next_start),
     Duty::new(Site::offer_again, |site| site.migration.outbox.next_due()),
     Duty::new(Site::fetch_again, |site| site.migration.fetching.next_due()),
     Duty::new(Site::fetch_contents_again, |site| site.migration.contents.next_due()),

@@ -123,26 +123,7 @@ impl Site {
 
     /// The definition that is to be started, if it can be.
     pub(crate) fn schema_to_start(&self, start: &Start) -> Result<Arc<Schema>, Refusal> {
-        self.schema_named(&start.process, start.version)
-    }
-
-    /// The given version of a process, or the latest, if it can be started.
-    pub(crate) fn schema_named(
-        &self,
-        process: &str,
-        version: Option<u32>,
-    ) -> Result<Arc<Schema>, Refusal> {
-        let deployed = self.catalog.find(process, version).ok_or_else(|| {
-            let version = version.map(|number| format!(" version {number}")).unwrap_or_default();
-            let what = format!("process `{process}`{version}; deploy it first");
-            Refusal::not_found("no_such_process", what)
-        })?;
-        let schema = deployed.schema().cloned().map_err(|reason| {
-            let message = format!("{reason}; start a later version");
-            Refusal::new(Kind::Conflict, "definition_unreadable", message)
-        })?;
-        self.require_domains(&schema)?;
-        Ok(schema)
+        self.context(self.clock.latest).startable(&start.process, start.version)
     }
 
     pub(crate) fn show(

@@ -374,10 +374,10 @@ impl Site {
             SiteEvent::ExecutorRegistered(executor) => self.executors.take_executor(*executor),
             SiteEvent::ExecutorRemoved { name, by: _ } => self.drop_executor(&name),
             SiteEvent::PolicySet(said) => self.take_policy(*said),
-            SiteEvent::SchedulePut(said) => self.schedules.take_schedule(*said, at)?,
-            SiteEvent::ScheduleRemoved { name, by: _ } => self.schedules.drop_schedule(&name),
+            SiteEvent::SchedulePut(said) => self.schedules.on_put(*said, at)?,
+            SiteEvent::ScheduleRemoved { name, by: _ } => self.schedules.on_removed(&name),
             SiteEvent::SchedulePaused { name, is_paused, by: _ } => {
-                self.schedules.take_pause(&name, is_paused, at);
+                self.schedules.on_paused(&name, is_paused, at);
             }
             SiteEvent::Unexcepted { domain, ids } => {
                 self.cluster.note_recorded_over(domain, &ids);

@@ -49,6 +49,19 @@ impl Catalog {
 }
 
 impl Cluster {
+    /// Refuses a version from before the topology that names domains it does not have: they could
+    /// be added while it runs.
+    pub(crate) fn require_domains(&self, schema: &Schema) -> Result<(), Refusal> {
+        let unknown = self.seat.as_ref().and_then(|seat| unknown_domain(schema, &seat.topology));
+        let Some(name) = unknown else { return Ok(()) };
+        let message = format!(
+            "version {} of `{}` names the domain `{name}`, which the topology does not have; start \
+             a later version",
+            schema.version, schema.process
+        );
+        Err(Refusal::new(Kind::Conflict, "no_such_domain", message))
+    }
+
     /// Refuses what only the server that writes the catalog can do.
     pub(crate) fn require_registrar(&self) -> Result<(), Refusal> {
         let Some(seat) = self.seat() else { return Ok(()) };
@@ -283,28 +296,6 @@ impl Site {
             }
         };
         self.answer(id, answer);
-    }
-
-    /// Refuses a version from before the topology that names domains it does not have: they could
-    /// be added while it runs.
-    pub(crate) fn require_domains(&self, schema: &Schema) -> Result<(), Refusal> {
-        let latest = self.catalog.find(&schema.process, None);
-        let (Some(seat), false) =
-            (&self.cluster.seat, latest.is_some_and(|latest| latest.version == schema.version))
-        else {
-            return Ok(());
-        };
-        match unknown_domain(schema, &seat.topology) {
-            None => Ok(()),
-            Some(name) => {
-                let message = format!(
-                    "version {} of `{}` names the domain `{name}`, which the topology does not \
-                     have; start a later version",
-                    schema.version, schema.process
-                );
-                Err(Refusal::new(Kind::Conflict, "no_such_domain", message))
-            }
-        }
     }
 }
 

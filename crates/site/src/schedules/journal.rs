@@ -7,9 +7,10 @@ use legwork_model::event::{Fired, Record, ScheduleEvent};
 use legwork_model::id::StreamId;
 use legwork_model::time::Timestamp;
 
-use crate::Site;
+use super::Schedules;
 use crate::answer::Answer;
 use crate::catalog::access::Caller;
+use crate::context::{Context, Effect};
 use crate::input::Stream;
 use crate::output::{Append, Output};
 use crate::refusal::Refusal;
@@ -18,62 +19,69 @@ use crate::refusal::Refusal;
 const SNAPSHOT_EVERY: u64 = 256;
 const MESSAGE_CHARS_MAX: usize = 300;
 
-impl Site {
-    /// What came of a start, as whoever carried it out says.
-    pub(super) fn note_fired(
+impl Schedules {
+    /// What came of a start, as the one that carried it out reports.
+    pub(super) fn on_fired(
         &mut self,
         caller: &Caller,
         mut event: ScheduleEvent,
-        now: Timestamp,
+        cx: Context<'_>,
+        effects: &mut Vec<Effect>,
     ) -> Result<Answer, Refusal> {
         let ScheduleEvent::Fired { name, outcome, .. } = &mut event;
         caller.require_schedule(name)?;
         if let Fired::Refused { message, .. } = outcome {
             *message = shortened(message);
         }
-        // One that is under way while the stream is read is asked for again.
-        if !self.cases.loads.contains(&StreamId::SCHEDULES) && self.schedules.book.note(&event) {
-            self.keep(vec![event], now);
+        // A start that is under way while the stream is read is asked for again.
+        if !cx.cases.loads.contains(&StreamId::SCHEDULES) {
+            self.note(event, cx.now, effects);
         }
         Ok(Answer::Done)
     }
 
-    /// A moment was tried until the next one came. The attempts stand in the log.
-    pub(super) fn note_missed(&mut self, event: ScheduleEvent, now: Timestamp) {
-        self.schedules.missed += 1;
-        if self.schedules.book.note(&event) {
-            self.keep(vec![event], now);
+    /// Stores what came of a start, if that is news.
+    pub(super) fn note(&mut self, event: ScheduleEvent, now: Timestamp, effects: &mut Vec<Effect>) {
+        if self.book.note(&event) {
+            self.store(vec![event], now, effects);
         }
     }
 
-    /// Without events it says how late it was.
-    pub(super) fn keep(&mut self, events: Vec<ScheduleEvent>, now: Timestamp) {
+    /// Without events the record says how late it was.
+    pub(super) fn store(
+        &mut self,
+        events: Vec<ScheduleEvent>,
+        now: Timestamp,
+        effects: &mut Vec<Effect>,
+    ) {
         let record = Record { at: now, events }.to_bytes();
-        let (stream, expected) = (StreamId::SCHEDULES.0, self.schedules.version);
-        self.schedules.version += 1;
-        self.schedules.recorded_at = now;
-        self.out.push(Output::Append(Append { stream, expected, record, close: None }));
-        if self.schedules.version.is_multiple_of(SNAPSHOT_EVERY) {
-            let bytes = Record { at: now, events: self.schedules.book.events() }.to_bytes();
-            let version = self.schedules.version;
-            self.out.push(Output::Snapshot { stream, version, bytes });
+        let (stream, expected) = (StreamId::SCHEDULES.0, self.version);
+        self.version += 1;
+        self.recorded_at = now;
+        let append = Append { stream, expected, record, close: None };
+        effects.push(Effect::Output(Output::Append(append)));
+        if self.version.is_multiple_of(SNAPSHOT_EVERY) {
+            let bytes = Record { at: now, events: self.book.events() }.to_bytes();
+            let version = self.version;
+            effects.push(Effect::Output(Output::Snapshot { stream, version, bytes }));
         }
     }
 
-    /// Takes in what came of starts before the site went down, or the next portion of it.
-    pub(crate) fn recover_schedules(&mut self, stream: &Stream) {
-        let mut unreadable = 0;
-        if let Some((before, bytes)) = &stream.snapshot {
+    /// Reads what came of starts before the site went down, or the next portion of it.
+    pub(crate) fn recover(&mut self, stream: &Stream) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if let Some((version, bytes)) = &stream.snapshot {
             let Ok(record) = Record::<ScheduleEvent>::from_bytes(bytes) else {
-                return self.ask_for(StreamId::SCHEDULES, true);
+                return vec![Effect::Load { stream: StreamId::SCHEDULES, whole: true }];
             };
-            self.schedules.version = *before;
-            self.recall_record(&record);
+            self.version = *version;
+            effects.push(self.on_record(&record));
         }
+        let mut unreadable = 0;
         for bytes in &stream.records {
-            self.schedules.version += 1;
+            self.version += 1;
             match Record::<ScheduleEvent>::from_bytes(bytes) {
-                Ok(record) => self.recall_record(&record),
+                Ok(record) => effects.push(self.on_record(&record)),
                 Err(_) => unreadable += 1,
             }
         }
@@ -81,14 +89,17 @@ impl Site {
             let text = format!(
                 "{unreadable} records of periodic starts cannot be read: the list may show older ones"
             );
-            self.out.push(Output::Notice { text });
+            effects.push(Effect::Output(Output::Notice { text }));
         }
+        effects
     }
 
-    fn recall_record(&mut self, Record { at, events }: &Record<ScheduleEvent>) {
-        self.clock.latest = self.clock.latest.max(*at);
-        self.schedules.recorded_at = self.schedules.recorded_at.max(*at);
-        self.schedules.note_all(events);
+    fn on_record(&mut self, Record { at, events }: &Record<ScheduleEvent>) -> Effect {
+        self.recorded_at = self.recorded_at.max(*at);
+        for event in events {
+            self.book.note(event);
+        }
+        Effect::Recorded(*at)
     }
 }
 

@@ -15,16 +15,15 @@ pub use self::book::{KEY_OF_SCHEDULE, STARTS_MAX};
 
 use std::sync::Arc;
 
-use legwork_model::event::{ScheduleEvent, SchedulePut};
+use legwork_model::event::SchedulePut;
 use legwork_model::id::StreamId;
 use legwork_model::time::Timestamp;
 
 use self::book::{Book, Schedule, TakenUp, key};
 use self::journal::shortened;
-use crate::Site;
 use crate::answer::{Answer, ScheduleInfo};
 use crate::catalog::access::Caller;
-use crate::cluster::Cluster;
+use crate::context::{Context, Effect};
 use crate::input::Recurring;
 use crate::output::{Due, Output};
 use crate::page;
@@ -50,105 +49,93 @@ impl Schedules {
         self.missed
     }
 
-    fn note_all(&mut self, events: &[ScheduleEvent]) {
-        for event in events {
-            self.book.note(event);
-        }
-    }
-}
-
-impl Cluster {
-    /// What came of starts the registrar alone knows.
-    fn may_see_schedules(&self, caller: &Caller) -> Result<(), Refusal> {
-        caller.require_start()?;
-        self.require_registrar()
-    }
-}
-
-impl Schedules {
-    /// One that was put, here or elsewhere.
-    pub(crate) fn take_schedule(&mut self, said: SchedulePut, at: Timestamp) -> Result<(), String> {
-        let name = said.name.clone();
-        self.book.put(said, at).map_err(|why| format!("schedule `{name}`: {why}"))
-    }
-
-    pub(crate) fn drop_schedule(&mut self, name: &str) {
-        self.book.remove(name);
-    }
-
-    pub(crate) fn take_pause(&mut self, name: &str, is_paused: bool, at: Timestamp) {
-        self.book.pause(name, is_paused, at);
-    }
-}
-
-impl Site {
-    pub(crate) fn about_schedules(
+    pub(crate) fn handle(
         &mut self,
         caller: &Caller,
-        errand: Recurring,
-        now: Timestamp,
+        request: Recurring,
+        cx: Context<'_>,
+        effects: &mut Vec<Effect>,
     ) -> Result<Answer, Refusal> {
-        match errand {
-            Recurring::Put(asked) => self.put_schedule(caller, asked, now),
-            Recurring::Remove { name } => self.remove_schedule(caller, name, now),
+        match request {
+            Recurring::Put(asked) => self.put(caller, asked, cx, effects),
+            Recurring::Remove { name } => self.remove(caller, name, cx, effects),
             Recurring::Pause { name, is_paused } => {
-                self.pause_schedule(caller, name, is_paused, now)
+                self.pause(caller, name, is_paused, cx, effects)
             }
             Recurring::List { after, limit } => {
-                self.cluster.may_see_schedules(caller)?;
-                let all = self.schedules.book.list(after.as_deref()).map(info);
+                may_see(caller, cx)?;
+                let all = self.book.list(after.as_deref()).map(info);
                 let (schedules, more) = page(all, limit);
                 Ok(Answer::Schedules { schedules, more })
             }
             Recurring::Show { name } => {
-                self.cluster.may_see_schedules(caller)?;
-                let known = self.schedules.book.named(&name);
-                let known = known.ok_or_else(|| no_such_schedule(&name))?;
+                may_see(caller, cx)?;
+                let known = self.book.named(&name).ok_or_else(|| no_such_schedule(&name))?;
                 Ok(Answer::Schedule(Box::new(info(known))))
             }
-            Recurring::Fired(event) => self.note_fired(caller, event, now),
+            Recurring::Fired(event) => self.on_fired(caller, event, cx, effects),
             Recurring::Begin { name, moment } => {
                 caller.require_schedule(&name)?;
-                Ok(Answer::Wanted(self.schedules.book.is_wanted(&name, moment)))
+                Ok(Answer::Wanted(self.book.is_wanted(&name, moment)))
             }
             Recurring::PutOff { name, moment, reason } => {
                 caller.require_schedule(&name)?;
-                self.schedules.book.put_off(&name, moment, &shortened(&reason), now);
+                self.book.put_off(&name, moment, &shortened(&reason), cx.now);
                 Ok(Answer::Done)
             }
         }
     }
 
-    /// Asks for what is due to be started.
-    pub(crate) fn start_due(&mut self, now: Timestamp) {
-        if !self.starts_schedules() {
+    /// A record of the catalog: a schedule was put, here or elsewhere.
+    pub(crate) fn on_put(&mut self, said: SchedulePut, at: Timestamp) -> Result<(), String> {
+        let name = said.name.clone();
+        self.book.put(said, at).map_err(|why| format!("schedule `{name}`: {why}"))
+    }
+
+    pub(crate) fn on_removed(&mut self, name: &str) {
+        self.book.remove(name);
+    }
+
+    pub(crate) fn on_paused(&mut self, name: &str, is_paused: bool, at: Timestamp) {
+        self.book.pause(name, is_paused, at);
+    }
+
+    /// Asks for the starts that are due.
+    pub(crate) fn settle(&mut self, cx: Context<'_>, effects: &mut Vec<Effect>) {
+        if !starts_here(cx) {
             return;
         }
-        while let Some(TakenUp { schedule, moment, missed }) = self.schedules.book.take_due(now) {
+        while let Some(TakenUp { schedule, moment, missed }) = self.book.take_due(cx.now) {
             let due = due(&schedule.said, moment);
-            self.out.push(Output::Start(Box::new(due)));
+            effects.push(Effect::Output(Output::Start(Box::new(due))));
             if let Some(missed) = missed {
-                self.note_missed(missed, now);
+                self.missed += 1;
+                self.note(missed, cx.now, effects);
             }
-            // Else the clock of the next life could be before this moment, and a schedule that is put anew would have
-            // it once more.
-            if self.schedules.recorded_at < moment {
-                self.keep(Vec::new(), now);
+            // Else the clock of the next incarnation could be before this moment, and a schedule that is put anew
+            // would have it once more.
+            if self.recorded_at < moment {
+                self.store(Vec::new(), cx.now, effects);
             }
         }
     }
 
-    pub(crate) fn next_start(&self) -> Option<Timestamp> {
-        self.starts_schedules().then(|| self.schedules.book.next_look()).flatten()
+    pub(crate) fn next_due(&self, cx: Context<'_>) -> Option<Timestamp> {
+        starts_here(cx).then(|| self.book.next_look()).flatten()
     }
+}
 
-    /// Whether this server starts what is due: one does, and when it knows what it has started before.
-    fn starts_schedules(&self) -> bool {
-        let has_joined = self.config.member.is_none() || self.cluster.seat.is_some();
-        has_joined
-            && self.cluster.require_registrar().is_ok()
-            && !self.cases.loads.contains(&StreamId::SCHEDULES)
-    }
+/// Whether this server starts what is due: the registrar does, once it has read which moments it has started before.
+fn starts_here(cx: Context<'_>) -> bool {
+    let has_joined = cx.config.member.is_none() || cx.cluster.seat.is_some();
+    let is_read = !cx.cases.loads.contains(&StreamId::SCHEDULES);
+    has_joined && is_read && cx.cluster.require_registrar().is_ok()
+}
+
+/// What came of starts only the registrar knows.
+fn may_see(caller: &Caller, cx: Context<'_>) -> Result<(), Refusal> {
+    caller.require_start()?;
+    cx.cluster.require_registrar()
 }
 
 fn due(said: &SchedulePut, moment: Timestamp) -> Due {

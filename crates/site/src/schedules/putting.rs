@@ -13,11 +13,11 @@ use legwork_model::time::Timestamp;
 use legwork_org::Timetable;
 
 use super::book::timetable;
-use super::no_such_schedule;
-use crate::Site;
+use super::{Schedules, no_such_schedule};
 use crate::answer::Answer;
 use crate::catalog::access::Caller;
 use crate::catalog::publish::as_performer;
+use crate::context::{Context, Effect};
 use crate::input::PutSchedule;
 use crate::refusal::{Kind, Refusal};
 
@@ -31,21 +31,22 @@ const WITHIN_MS: RangeInclusive<u64> = 1_000..=400 * DAY_MS;
 /// How many schedules there may be.
 const SCHEDULES_MAX: usize = 10_000;
 
-impl Site {
-    pub(super) fn put_schedule(
+impl Schedules {
+    pub(super) fn put(
         &mut self,
         caller: &Caller,
         asked: PutSchedule,
-        now: Timestamp,
+        cx: Context<'_>,
+        effects: &mut Vec<Effect>,
     ) -> Result<Answer, Refusal> {
         caller.require_start()?;
-        self.cluster.require_registrar()?;
-        check(&asked, now)?;
+        cx.cluster.require_registrar()?;
+        check(&asked, cx.now)?;
         if let Some(agent) = &asked.agent {
             caller.require_work_as(agent)?;
-            self.catalog.require_known(agent)?;
+            cx.catalog.require_known(agent)?;
         }
-        self.require_startable(caller, &asked, now)?;
+        require_startable(caller, &asked, cx)?;
         let PutSchedule { name, process, period, data, agent, within } = asked;
         let data = serde_json::to_string(&data).unwrap_or_default();
         if data.len() > DATA_BYTES_MAX {
@@ -57,7 +58,7 @@ impl Site {
         }
         let by = caller.performer();
         let next = SchedulePut { name, process, period, data, by: by.clone(), agent, within };
-        match self.schedules.book.named(&next.name) {
+        match self.book.named(&next.name) {
             Some(known) => {
                 if (SchedulePut { by: known.said.by.clone(), ..next.clone() }) == known.said {
                     let next = known.next();
@@ -67,7 +68,7 @@ impl Site {
                     return Err(of_somebody_else(&next.name));
                 }
             }
-            None if self.schedules.book.len() >= SCHEDULES_MAX => {
+            None if self.book.len() >= SCHEDULES_MAX => {
                 let message = format!(
                     "there are {SCHEDULES_MAX} schedules, as many as fit; remove one first"
                 );
@@ -75,72 +76,68 @@ impl Site {
             }
             None => {}
         }
-        self.record(SiteEvent::SchedulePut(Box::new(next.clone())), now);
-        let name = next.name.clone();
-        self.schedules.take_schedule(next, now).map_err(bad)?;
-        let next = self.schedules.book.named(&name).and_then(|schedule| schedule.next());
-        Ok(Answer::SchedulePut { unchanged: false, next })
+        self.on_put(next.clone(), cx.now).map_err(bad)?;
+        let first = self.book.named(&next.name).and_then(|schedule| schedule.next());
+        effects.push(Effect::Record(SiteEvent::SchedulePut(Box::new(next))));
+        Ok(Answer::SchedulePut { unchanged: false, next: first })
     }
 
-    pub(super) fn remove_schedule(
+    pub(super) fn remove(
         &mut self,
         caller: &Caller,
         name: Arc<str>,
-        now: Timestamp,
+        cx: Context<'_>,
+        effects: &mut Vec<Effect>,
     ) -> Result<Answer, Refusal> {
-        self.may_change(caller, &name)?;
+        self.may_change(caller, &name, cx)?;
+        self.on_removed(&name);
         let by = caller.performer();
-        self.record(SiteEvent::ScheduleRemoved { name: name.clone(), by }, now);
-        self.schedules.drop_schedule(&name);
+        effects.push(Effect::Record(SiteEvent::ScheduleRemoved { name, by }));
         Ok(Answer::Done)
     }
 
-    pub(super) fn pause_schedule(
+    pub(super) fn pause(
         &mut self,
         caller: &Caller,
         name: Arc<str>,
         is_paused: bool,
-        now: Timestamp,
+        cx: Context<'_>,
+        effects: &mut Vec<Effect>,
     ) -> Result<Answer, Refusal> {
-        self.may_change(caller, &name)?;
-        if self.schedules.book.named(&name).is_some_and(|known| known.is_paused == is_paused) {
+        self.may_change(caller, &name, cx)?;
+        if self.book.named(&name).is_some_and(|known| known.is_paused == is_paused) {
             return Ok(Answer::Done);
         }
+        self.on_paused(&name, is_paused, cx.now);
         let by = caller.performer();
-        self.record(SiteEvent::SchedulePaused { name: name.clone(), is_paused, by }, now);
-        self.schedules.take_pause(&name, is_paused, now);
+        effects.push(Effect::Record(SiteEvent::SchedulePaused { name, is_paused, by }));
         Ok(Answer::Done)
     }
 
-    fn may_change(&self, caller: &Caller, name: &Arc<str>) -> Result<(), Refusal> {
+    fn may_change(&self, caller: &Caller, name: &Arc<str>, cx: Context<'_>) -> Result<(), Refusal> {
         caller.require_start()?;
-        self.cluster.require_registrar()?;
-        let known = self.schedules.book.named(name).ok_or_else(|| no_such_schedule(name))?;
+        cx.cluster.require_registrar()?;
+        let known = self.book.named(name).ok_or_else(|| no_such_schedule(name))?;
         match known.said.by == caller.performer() || caller.is_admin() {
             true => Ok(()),
             false => Err(of_somebody_else(name)),
         }
     }
+}
 
-    /// Refuses what would be refused if it were started now. What changes later is told then.
-    fn require_startable(
-        &self,
-        caller: &Caller,
-        asked: &PutSchedule,
-        now: Timestamp,
-    ) -> Result<(), Refusal> {
-        let schema = self.schema_named(&asked.process, None)?;
-        let rejected = |rejection| Refusal::from(&rejection);
-        let inputs = engine::data::typed(&schema, Schema::START, &asked.data).map_err(rejected)?;
-        let created = Created {
-            process: schema.process.clone(),
-            version: schema.version,
-            by: as_performer(asked.agent.as_ref(), caller),
-            inputs,
-            deadline: None,
-        };
-        engine::create_at(&Everywhere, &schema, created, now).map(drop).map_err(rejected)
-    }
+/// Refuses what would be refused if it were started now. What changes later is told then.
+fn require_startable(caller: &Caller, asked: &PutSchedule, cx: Context<'_>) -> Result<(), Refusal> {
+    let schema = cx.startable(&asked.process, None)?;
+    let rejected = |rejection| Refusal::from(&rejection);
+    let inputs = engine::data::typed(&schema, Schema::START, &asked.data).map_err(rejected)?;
+    let created = Created {
+        process: schema.process.clone(),
+        version: schema.version,
+        by: as_performer(asked.agent.as_ref(), caller),
+        inputs,
+        deadline: None,
+    };
+    engine::create_at(&Everywhere, &schema, created, cx.now).map(drop).map_err(rejected)
 }
 
 fn check(asked: &PutSchedule, now: Timestamp) -> Result<(), Refusal> {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const LINES_MAX: usize = 600;
+const PROSE_CHARS_MAX: usize = 100;
 
 #[test]
 fn every_file_opens_with_its_purpose() {
@@ -74,6 +75,33 @@ fn documents_link_to_files_that_are_there() {
         })
         .collect();
     assert!(broken.is_empty(), "these links lead nowhere: {broken:#?}");
+}
+
+#[test]
+fn no_line_of_prose_is_wider_than_a_screen() {
+    let wide: Vec<String> = tracked(&["README.md", "CHANGELOG.md", "docs/guide/*.md"])
+        .iter()
+        .flat_map(|path| {
+            let text = read(path);
+            let wide: Vec<String> = prose(&text)
+                .filter(|(_, line)| line.chars().count() > PROSE_CHARS_MAX)
+                .map(|(number, line)| format!("{}:{number}: {line}", path.display()))
+                .collect();
+            wide
+        })
+        .collect();
+    assert!(wide.is_empty(), "wrap these at {PROSE_CHARS_MAX} characters: {wide:#?}");
+}
+
+/// Lines with their numbers, without blocks of code and without tables.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut in_code = false;
+    text.lines().zip(1..).filter_map(move |(line, number)| {
+        let start = line.trim_start();
+        let is_fence = start.starts_with("```");
+        in_code ^= is_fence;
+        (!in_code && !is_fence && !start.starts_with('|')).then_some((number, line))
+    })
 }
 
 /// Targets of Markdown links.

@@ -1,4 +1,4 @@
-//! The guide's tables of error codes and limits, held against the sources.
+//! The guide's tables of error codes, limits and metrics, held against the sources.
 //!
 //! Every refusal is made by one of a few functions, so the codes and their statuses can be read off
 //! the places that call them. A call whose code cannot be seen there fails the test.
@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-const GUIDE: &str = "docs/guide/operating.md";
+const GUIDE: &str = "docs/guide/reference.md";
 
 /// What makes refusals, and the status when it is always the same.
 const MAKERS: [(&str, Option<&str>); 8] = [
@@ -72,7 +72,7 @@ fn the_guide_lists_every_metric_and_no_other() {
     };
     let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
     let page = read(GUIDE);
-    let table = page.split("## Health and metrics").nth(1).unwrap().split("\n## ").next().unwrap();
+    let table = page.split("## Metrics").nth(1).unwrap().split("\n## ").next().unwrap();
     let source = ["meters", "figures"].map(|name| {
         let text = without_tests(&read(&format!("crates/server/src/{name}.rs")));
         // Quotes that are not closed must not make the rest of it look like literals.
@@ -86,7 +86,7 @@ fn the_guide_lists_every_metric_and_no_other() {
 
 /// What the guide says of a limit, and where the source says the same.
 const REGISTERING: &str = "crates/site/src/executors/registering.rs";
-const LIMITS: [(&str, &str, &str); 57] = [
+const LIMITS: [(&str, &str, &str); 65] = [
     (
         "a [deadline](deadlines.md) that is promised | 400 days ahead",
         "crates/site/src/planning/resources.rs",
@@ -98,25 +98,25 @@ const LIMITS: [(&str, &str, &str); 57] = [
         "OFFERS_MAX: usize = 10;",
     ),
     (
-        "those who are asked for their time for one step | the first 256 by name",
+        "candidates for one step | the first 256 by name",
         "crates/site/src/planning/who.rs",
         "WHO_MAX: usize = 256;",
     ),
     (
-        "times for which somebody who stands in for others is asked for one step | 8",
+        "absences in which one substitute is considered for one step | 8",
         "crates/site/src/planning/who.rs",
         "TIMES_MAX: usize = 8;",
     ),
     ("body of a request | 1 MiB", CONFIG, "body_bytes_max: 1 << 20,"),
     ("a file | 64 MiB", CONFIG, "file_bytes_max: 64 << 20,"),
-    ("files on their way in at once | 8", CONFIG, "uploads_max: 8,"),
+    ("uploads at once | 8", CONFIG, "uploads_max: 8,"),
     (
         "files on their way from other servers at once | 4",
         "crates/server/src/files/fetch.rs",
         "BRINGS_MAX: usize = 4;",
     ),
     (
-        "of a history, or of large values, in one message to another server | 1 MiB",
+        "history or large values in one message to another server | 1 MiB",
         BOUNDS,
         "PART_BYTES: usize = 1 << 20;",
     ),
@@ -126,7 +126,7 @@ const LIMITS: [(&str, &str, &str); 57] = [
         "REQUESTS_MAX: usize = 10_000;\nconst REQUESTS_BYTES_MAX: u64 = 64 << 20;",
     ),
     (
-        "messages of one server that wait to be heard; answers that it does not take | 64 MiB",
+        "unprocessed messages of one server; its unread answers | 64 MiB",
         "crates/server/src/peer/other.rs",
         "HEARD_BYTES_MAX: u32 = 64 << 20;",
     ),
@@ -152,7 +152,7 @@ const LIMITS: [(&str, &str, &str); 57] = [
         "WEIGHT_MAX: u32 = 1_000_000;",
     ),
     (
-        "pauses in a body, and what is slower than 32 KiB a second | 20 s",
+        "a pause in a body; a body slower than 32 KiB a second | 20 s",
         "crates/server/src/http/body.rs",
         "PATIENCE: Duration = Duration::from_secs(20);",
     ),
@@ -160,16 +160,16 @@ const LIMITS: [(&str, &str, &str); 57] = [
     ("header of a request | 16 KiB", CONFIG, "header_bytes_max: 16 << 10,"),
     ("time for a header to come | 10 to 20 s", CONFIG, "head_wait: Duration::from_secs(10),"),
     (
-        "time for which nothing of an answer is taken | 60 to 80 s",
+        "time in which a client reads nothing of an answer | 60 to 80 s",
         "crates/server/src/activity.rs",
         "STUCK: Duration = Duration::from_secs(60);",
     ),
     ("connections | 10000", CONFIG, "connections_max: 10_000,"),
     ("requests that wait | 10000", CONFIG, "waiting_max: 10_000,"),
-    ("requests on their way to being carried out | 10000", CONFIG, "queue_max: 10_000,"),
+    ("requests in the queue | 10000", CONFIG, "queue_max: 10_000,"),
     ("waiting time of a request | 60 s", CONFIG, "wait_max: Duration::from_secs(60),"),
     (
-        "people an item is offered to for them to be told by [mail](mail.md) | 20",
+        "candidates of an item that are told by [mail](mail.md) | 20",
         "crates/mail/src/settings.rs",
         "ACTORS_MAX: usize = 20;",
     ),
@@ -179,7 +179,7 @@ const LIMITS: [(&str, &str, &str); 57] = [
         "LETTERS_AN_HOUR_MAX: usize = 10;",
     ),
     (
-        "of a mail in the inbox | 256 KiB",
+        "a mail in the inbox | 256 KiB",
         "crates/mail/src/mime.rs",
         "MESSAGE_BYTES_MAX: usize = 256 << 10;",
     ),
@@ -220,11 +220,27 @@ const LIMITS: [(&str, &str, &str); 57] = [
         "crates/site/src/executors/policies.rs",
         "TYPES_MAX: usize = 10_000;",
     ),
+    ("an executor's name | 100 bytes", REGISTERING, "NAME_BYTES_MAX: usize = 100;"),
+    ("an executor's address | 1000 bytes", REGISTERING, "URL_BYTES_MAX: usize = 1_000;"),
     (
-        "an executor's name; its address",
+        "an executor's secret | 32 to 200 bytes",
         REGISTERING,
         "SECRET_BYTES: RangeInclusive<usize> = 32..=200;",
     ),
+    ("an executor's types | 100", REGISTERING, "TYPES_MAX: usize = 100;"),
+    ("an executor's tasks at a time | 10000", REGISTERING, "LIMIT_MAX: u32 = 10_000;"),
+    (
+        "an executor's rate: tasks in a second, a minute or an hour | 1000000",
+        "crates/model/src/rate.rs",
+        "RATE_MAX: u32 = 1_000_000;",
+    ),
+    ("an executor's weight | 1000000", REGISTERING, "WEIGHT_MAX: u32 = 1_000_000;"),
+    (
+        "an executor's regular work | 20 entries, periods of at most 400 days, 90 %",
+        REGISTERING,
+        "REGULARLY_MAX: usize = 20;",
+    ),
+    ("an executor's reserve | 90 %", REGISTERING, "RESERVE_MAX: u32 = 90;"),
     ("[schedules](schedules.md) | 10000", SCHEDULES, "SCHEDULES_MAX: usize = 10_000;"),
     (
         "a schedule's name; the data of each start; its `cron`; its period; its deadline | 64 bytes; 64 KiB; 256 bytes",
@@ -282,7 +298,10 @@ const BOUNDS: &str = "crates/site/src/bounds.rs";
 fn the_guide_lists_every_limit_as_the_sources_have_it() {
     let text = std::fs::read_to_string(root().join(GUIDE)).unwrap();
     let table = text.split("## Limits").nth(1).unwrap().split("\n## ").next().unwrap();
-    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    // Each part of the section has a table, the head of which is above a line of dashes.
+    let lines: Vec<&str> = table.lines().chain([""]).collect();
+    let is_row = |pair: &&[&str]| pair[0].starts_with("| ") && !pair[1].starts_with("|--");
+    let rows: Vec<&str> = lines.windows(2).filter(is_row).map(|pair| pair[0]).collect();
     for row in &rows {
         let known = LIMITS.iter().any(|(start, _, _)| row[2..].starts_with(start));
         assert!(known, "say in LIMITS where the source has this: {row}");
@@ -298,7 +317,7 @@ fn the_guide_lists_every_limit_as_the_sources_have_it() {
 /// Codes and statuses in the table of the guide.
 fn listed() -> Codes {
     let text = std::fs::read_to_string(root().join(GUIDE)).unwrap();
-    let table = text.split("## Error codes").nth(1).unwrap();
+    let table = text.split("## Error codes").nth(1).unwrap().split("\n## ").next().unwrap();
     let mut codes = Codes::new();
     for row in table.lines().filter(|line| line.starts_with("| `")) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();

@@ -16,7 +16,7 @@ use legwork_e2e::tutorial::{self, Block};
 use legwork_e2e::{Folder, binary};
 use serde_json::Value as Json;
 
-const PAGES: [&str; 12] = [
+const PAGES: [&str; 15] = [
     "README.md",
     "api.md",
     "checking.md",
@@ -27,6 +27,9 @@ const PAGES: [&str; 12] = [
     "mail.md",
     "operating.md",
     "organisation.md",
+    "postgresql.md",
+    "reference.md",
+    "servers.md",
     "sites.md",
     "workers.md",
 ];

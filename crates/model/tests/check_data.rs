@@ -301,8 +301,8 @@ fn letters_show_what_a_step_reads_and_fits_into_a_line() {
 - { step: d, job: d, reads: [x], mail: [x] }
 "), @r"
 1:47 error D1: the letters of `a` are to show `y`, which it does not read -- add `y` to its `reads`
-2:59 error D3: the letters of `b` cannot show `paper`: it is file -- name elements that are bool, int, decimal, string or datetime
-2:66 error D3: the letters of `b` cannot show `any`: it is json -- name elements that are bool, int, decimal, string or datetime
+2:59 error D3: the letters of `b` cannot show `paper`: it is file -- name elements that are bool, int, decimal, string or date-time
+2:66 error D3: the letters of `b` cannot show `any`: it is json -- name elements that are bool, int, decimal, string or date-time
 3:37 error D1: the letters of `c` are to show `x`, which it does not read -- add `x` to its `reads`
 4:41 error Y2: nobody gets letters about `d`: a program does it -- leave `mail` out
 ");

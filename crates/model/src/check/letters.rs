@@ -26,7 +26,7 @@ pub(super) fn check(places: &Places<'_>, report: &mut Report) {
                 report.error(name.span, Rule::D1, message, format!("add `{known}` to its `reads`"));
             } else if let Some(kind) = kinds.get(&**known).copied().filter(|kind| !fits(*kind)) {
                 let message = format!("the letters of `{of}` cannot show `{known}`: it is {kind}");
-                let hint = "name elements that are bool, int, decimal, string or datetime";
+                let hint = "name elements that are bool, int, decimal, string or date-time";
                 report.error(name.span, Rule::D3, message, hint);
             }
         }

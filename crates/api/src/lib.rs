@@ -7,6 +7,7 @@
 pub mod cluster;
 pub mod deadlines;
 pub mod definitions;
+pub mod endpoints;
 pub mod executors;
 pub mod files;
 pub mod instances;

@@ -8,8 +8,8 @@ mod events;
 mod operations;
 mod pool;
 mod servers;
-mod url;
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ pub use events::Events;
 pub use operations::{InstanceQuery, WorklistQuery};
 
 use crate::Problem;
+use crate::endpoints::{Nothing, Octets, Target, Verb, Yaml};
 use pool::Connection;
 use servers::{Server, Servers};
 
@@ -33,6 +34,8 @@ use servers::{Server, Servers};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The largest answer that is read into memory.
 const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+type Result<T> = std::result::Result<T, Error>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const YAML: HeaderValue = HeaderValue::from_static("text/yaml");
@@ -59,10 +62,15 @@ pub struct Download {
     authority: Arc<str>,
 }
 
-/// What is to be sent.
+/// What is to be sent, to be answered with an `A`.
+struct Call<A> {
+    sent: Sent,
+    answer: PhantomData<fn() -> A>,
+}
+
 #[derive(Clone)]
-struct Call {
-    method: Method,
+struct Sent {
+    verb: Verb,
     /// Path and query, encoded.
     target: String,
     body: Bytes,
@@ -76,7 +84,7 @@ struct Call {
 impl Client {
     /// `base_url` such as `http://127.0.0.1:7700`, or several with commas between them; the token
     /// as `legwork token create` printed it.
-    pub fn new(base_url: &str, token: Option<&str>) -> Result<Self, Error> {
+    pub fn new(base_url: &str, token: Option<&str>) -> Result<Self> {
         let servers = Servers::parse(base_url)?;
         let authorization = token
             .map(|token| {
@@ -91,7 +99,7 @@ impl Client {
 
     /// Learns of all servers there are, those of the same domain first, to go on with one of them
     /// when the present one cannot be reached. A server that is alone knows of no others.
-    pub async fn discover(&self) -> Result<(), Error> {
+    pub async fn discover(&self) -> Result<()> {
         let topology = match self.topology(None).await {
             Ok(topology) => topology,
             Err(error) if error.code() == Some("no_topology") => return Ok(()),
@@ -109,45 +117,39 @@ impl Client {
 
     /// Sends a body that is JSON already and answers the JSON as it came, for callers to whom
     /// every microsecond counts.
-    pub async fn post_raw(&self, path: &str, json: Bytes, wait: Duration) -> Result<Bytes, Error> {
-        let call = Call::new(Method::POST, path.to_owned()).json_bytes(json).waiting(wait);
-        Ok(self.send(call).await?.1)
+    pub async fn post_raw(&self, path: &str, json: Bytes, wait: Duration) -> Result<Bytes> {
+        let sent = Sent { wait, ..Sent::new(Verb::Post, path.to_owned()).json(json) };
+        Ok(self.send(sent).await?.1)
     }
 
     /// Sends a body that is JSON already under a `Legwork-Signature`, and answers the status. What
     /// was signed is `path` as it stands here, so the address of the client has no path of its own.
     #[cfg(feature = "signature")]
-    pub async fn post_signed(
-        &self,
-        path: &str,
-        json: Bytes,
-        signature: &str,
-    ) -> Result<u16, Error> {
+    pub async fn post_signed(&self, path: &str, json: Bytes, signature: &str) -> Result<u16> {
         let bad = |_| Error::BadArgument { what: "signature", text: signature.to_owned() };
-        let mut call = Call::new(Method::POST, path.to_owned()).json_bytes(json);
-        call.signature = Some(HeaderValue::from_str(signature).map_err(bad)?);
-        Ok(self.send(call).await?.0.as_u16())
+        let mut sent = Sent::new(Verb::Post, path.to_owned()).json(json);
+        sent.signature = Some(HeaderValue::from_str(signature).map_err(bad)?);
+        Ok(self.send(sent).await?.0.as_u16())
     }
 
-    async fn get<T: DeserializeOwned>(&self, target: String, wait: Duration) -> Result<T, Error> {
-        let call = Call::new(Method::GET, target).waiting(wait);
-        self.call(call).await
+    async fn get<A: DeserializeOwned>(&self, target: Target<Nothing, A>) -> Result<A> {
+        self.call(Call::to(target)).await
     }
 
-    async fn call<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
-        let (status, body) = self.send(call).await?;
+    async fn call<A: DeserializeOwned>(&self, call: Call<A>) -> Result<A> {
+        let (status, body) = self.send(call.sent).await?;
         serde_json::from_slice(&body).map_err(|e| self.unexpected(status, e.to_string()))
     }
 
     /// For operations that answer nothing but that they are done.
-    async fn order(&self, call: Call) -> Result<(), Error> {
-        self.send(call).await.map(|_| ())
+    async fn order(&self, call: Call<Nothing>) -> Result<()> {
+        self.send(call.sent).await.map(|_| ())
     }
 
-    async fn send(&self, call: Call) -> Result<(StatusCode, Bytes), Error> {
-        let limit = call.wait.saturating_add(PATIENCE);
+    async fn send(&self, sent: Sent) -> Result<(StatusCode, Bytes)> {
+        let limit = sent.wait.saturating_add(PATIENCE);
         let exchange = async {
-            let (response, connection, server) = self.exchange(call).await?;
+            let (response, connection, server) = self.exchange(sent).await?;
             let (head, body) = response.into_parts();
             let body = self.read(body).await?;
             server.pool.give_back(connection);
@@ -160,10 +162,10 @@ impl Client {
     }
 
     /// For answers without an end or too long for memory. The connection is not used again.
-    async fn open(&self, call: Call) -> Result<Response<Incoming>, Error> {
-        let limit = call.wait.saturating_add(PATIENCE);
-        let Ok(opened) = tokio::time::timeout(limit, self.exchange(call)).await else {
-            return Err(Error::TimedOut { authority: self.authority(), after: limit });
+    async fn open<A>(&self, target: Target<Nothing, A>) -> Result<Response<Incoming>> {
+        let opening = self.exchange(Call::to(target).sent);
+        let Ok(opened) = tokio::time::timeout(PATIENCE, opening).await else {
+            return Err(Error::TimedOut { authority: self.authority(), after: PATIENCE });
         };
         let (response, ..) = opened?;
         if response.status().is_success() {
@@ -176,13 +178,10 @@ impl Client {
     }
 
     /// With the first server that can be reached: to one that cannot, nothing was sent.
-    async fn exchange(
-        &self,
-        call: Call,
-    ) -> Result<(Response<Incoming>, Connection, Arc<Server>), Error> {
+    async fn exchange(&self, sent: Sent) -> Result<(Response<Incoming>, Connection, Arc<Server>)> {
         let mut unreachable = None;
         for (place, server) in self.inner.servers.in_turn() {
-            match self.exchange_with(&server, call.clone()).await {
+            match self.exchange_with(&server, sent.clone()).await {
                 Err(error @ Error::Unreachable { .. }) => drop(unreachable.get_or_insert(error)),
                 Err(error) => return Err(error),
                 Ok((response, connection)) => {
@@ -197,9 +196,9 @@ impl Client {
     async fn exchange_with(
         &self,
         server: &Server,
-        call: Call,
-    ) -> Result<(Response<Incoming>, Connection), Error> {
-        let mut request = self.request(server, call)?;
+        sent: Sent,
+    ) -> Result<(Response<Incoming>, Connection)> {
+        let mut request = self.request(server, sent)?;
         loop {
             let (mut connection, fresh) = server.pool.take().await?;
             match connection.try_send_request(request).await {
@@ -217,21 +216,26 @@ impl Client {
         }
     }
 
-    fn request(&self, server: &Server, call: Call) -> Result<Request<Full<Bytes>>, Error> {
-        let target = format!("{}{}", server.base.prefix, call.target);
-        let mut request = Request::new(Full::new(call.body));
-        *request.method_mut() = call.method;
+    fn request(&self, server: &Server, sent: Sent) -> Result<Request<Full<Bytes>>> {
+        let target = format!("{}{}", server.base.prefix, sent.target);
+        let mut request = Request::new(Full::new(sent.body));
+        *request.method_mut() = match sent.verb {
+            Verb::Get => Method::GET,
+            Verb::Post => Method::POST,
+            Verb::Put => Method::PUT,
+            Verb::Delete => Method::DELETE,
+        };
         *request.uri_mut() =
-            target.parse().map_err(|_| Error::BadArgument { what: "path", text: call.target })?;
+            target.parse().map_err(|_| Error::BadArgument { what: "path", text: sent.target })?;
         let headers = request.headers_mut();
         headers.insert(HOST, server.base.host.clone());
-        if let Some(content_type) = call.content_type {
+        if let Some(content_type) = sent.content_type {
             headers.insert(CONTENT_TYPE, content_type);
         }
-        if let Some(key) = call.key {
+        if let Some(key) = sent.key {
             headers.insert("idempotency-key", key);
         }
-        if let Some(signature) = call.signature {
+        if let Some(signature) = sent.signature {
             headers.insert("legwork-signature", signature);
         }
         if let Some(authorization) = &self.inner.authorization {
@@ -240,7 +244,7 @@ impl Client {
         Ok(request)
     }
 
-    async fn read(&self, mut body: Incoming) -> Result<Bytes, Error> {
+    async fn read(&self, mut body: Incoming) -> Result<Bytes> {
         let broken =
             |e: hyper::Error| Error::Broken { authority: self.authority(), reason: e.to_string() };
         let mut first = Bytes::new();
@@ -264,7 +268,7 @@ impl Client {
         Ok(if rest.is_empty() { first } else { rest.freeze() })
     }
 
-    fn accept(&self, status: StatusCode, body: Bytes) -> Result<(StatusCode, Bytes), Error> {
+    fn accept(&self, status: StatusCode, body: Bytes) -> Result<(StatusCode, Bytes)> {
         if status.is_success() {
             return Ok((status, body));
         }
@@ -289,10 +293,10 @@ impl Client {
     }
 }
 
-impl Call {
-    fn new(method: Method, target: String) -> Self {
+impl Sent {
+    fn new(verb: Verb, target: String) -> Self {
         Self {
-            method,
+            verb,
             target,
             body: Bytes::new(),
             content_type: None,
@@ -302,33 +306,47 @@ impl Call {
         }
     }
 
-    fn post(target: impl Into<String>, body: &impl Serialize) -> Result<Self, Error> {
+    fn json(self, json: Bytes) -> Self {
+        Self { body: json, content_type: Some(JSON), ..self }
+    }
+}
+
+impl<A> Call<A> {
+    fn to(target: Target<Nothing, A>) -> Self {
+        Self::with(target, |sent| sent)
+    }
+
+    fn json<Q: Serialize>(target: Target<Q, A>, body: &Q) -> Result<Self> {
         let json = serde_json::to_vec(body)
             .map_err(|e| Error::BadArgument { what: "body", text: e.to_string() })?;
-        Ok(Self::new(Method::POST, target.into()).json_bytes(json.into()))
+        Ok(Self::with(target, |sent| sent.json(json.into())))
     }
 
-    fn json_bytes(mut self, json: Bytes) -> Self {
-        self.body = json;
-        self.content_type = Some(JSON);
-        self
+    fn yaml(target: Target<Yaml, A>, source: &str) -> Self {
+        let body = Bytes::copy_from_slice(source.as_bytes());
+        Self::with(target, |sent| Sent { body, content_type: Some(YAML), ..sent })
     }
 
-    fn yaml(mut self, source: &str) -> Self {
-        self.body = Bytes::copy_from_slice(source.as_bytes());
-        self.content_type = Some(YAML);
-        self
+    fn octets(target: Target<Octets, A>, media_type: &str, body: Bytes) -> Result<Self> {
+        let bad = |_| Error::BadArgument { what: "media type", text: media_type.to_owned() };
+        let content_type = Some(HeaderValue::from_str(media_type).map_err(bad)?);
+        Ok(Self::with(target, |sent| Sent { body, content_type, ..sent }))
+    }
+
+    fn with<Q>(target: Target<Q, A>, body: impl FnOnce(Sent) -> Sent) -> Self {
+        Self { sent: body(Sent::new(target.verb, target.text())), answer: PhantomData }
     }
 
     fn waiting(mut self, wait: Duration) -> Self {
-        self.wait = wait;
+        self.sent.wait = wait;
         self
     }
 
-    fn keyed(mut self, key: Option<&str>) -> Result<Self, Error> {
+    fn keyed(mut self, key: Option<&str>) -> Result<Self> {
         let bad =
             |text: &str| Error::BadArgument { what: "idempotency key", text: text.to_owned() };
-        self.key = key.map(|key| HeaderValue::from_str(key).map_err(|_| bad(key))).transpose()?;
+        self.sent.key =
+            key.map(|key| HeaderValue::from_str(key).map_err(|_| bad(key))).transpose()?;
         Ok(self)
     }
 }
@@ -341,7 +359,7 @@ impl Download {
     }
 
     /// The next piece; `None` at the end.
-    pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>> {
         while let Some(frame) = self.body.frame().await {
             let frame = frame.map_err(|e| Error::Broken {
                 authority: self.authority.clone(),

@@ -5,10 +5,13 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use hyper::Uri;
+use hyper::header::HeaderValue;
+
 use super::Error;
 use super::pool::Pool;
-use super::url::Base;
 
+const PORT: u16 = 7700;
 /// More are not tried.
 const SERVERS_MAX: usize = 64;
 
@@ -75,6 +78,48 @@ impl Servers {
     }
 }
 
+#[derive(Debug)]
+pub(super) struct Base {
+    /// Host and port to connect to.
+    pub(super) authority: Arc<str>,
+    pub(super) host: HeaderValue,
+    /// What every path begins with; empty unless a proxy adds one.
+    pub(super) prefix: String,
+}
+
+impl Base {
+    pub(super) fn parse(url: &str) -> Result<Self, Error> {
+        let bad = |reason| Error::BadAddress { url: url.chars().take(200).collect(), reason };
+        let text = url.trim();
+        let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+        let uri: Uri = whole.parse().map_err(|_| bad("write it like http://127.0.0.1:7700"))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => {
+                return Err(bad(
+                    "this client does not speak TLS yet; use http:// on a trusted network, \
+                     or run a TLS-terminating tunnel beside it",
+                ));
+            }
+            Some(_) | None => return Err(bad("only http:// is spoken")),
+        }
+        let authority = uri.authority().ok_or_else(|| bad("it names no host"))?;
+        if authority.as_str().contains('@') {
+            return Err(bad("give a token instead of a user and a password"));
+        }
+        if uri.query().is_some() {
+            return Err(bad("leave out everything from the question mark on"));
+        }
+        let port = authority.port_u16().unwrap_or(PORT);
+        let host = HeaderValue::from_str(authority.as_str()).map_err(|_| bad("no such host"))?;
+        Ok(Self {
+            authority: Arc::from(format!("{}:{port}", authority.host())),
+            host,
+            prefix: uri.path().trim_end_matches('/').to_owned(),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,5 +141,33 @@ mod tests {
     fn one_address_that_cannot_work_is_refused_with_all() {
         assert!(Servers::parse("http://a:1,ftp://b").is_err());
         assert!(Servers::parse("http://a:1,").is_err());
+    }
+
+    #[test]
+    fn addresses_are_read_as_people_write_them() {
+        for (text, authority, prefix) in [
+            ("http://127.0.0.1:7700", "127.0.0.1:7700", ""),
+            ("localhost", "localhost:7700", ""),
+            ("http://wf.example:80/legwork/", "wf.example:80", "/legwork"),
+            ("[::1]:9000", "[::1]:9000", ""),
+        ] {
+            let base = Base::parse(text).unwrap();
+            assert_eq!((&*base.authority, base.prefix.as_str()), (authority, prefix), "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_that_cannot_work_are_refused_with_the_reason() {
+        for (text, reason) in [
+            ("https://wf.example", "does not speak TLS yet"),
+            ("ftp://wf.example", "only http://"),
+            ("http://ann:pw@wf.example", "give a token"),
+            ("http://wf.example/?a=b", "question mark"),
+            ("http://", "write it like"),
+            ("", "write it like"),
+        ] {
+            let refusal = Base::parse(text).unwrap_err().to_string();
+            assert!(refusal.contains(reason), "{text}: {refusal}");
+        }
     }
 }

@@ -15,7 +15,8 @@ use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
 
-use crate::http::route::{ROUTES, Route};
+use crate::http::endpoints::ROUTES;
+use crate::http::route::Route;
 use crate::mail::MailMeters;
 use crate::peer::{Condition, Row};
 
@@ -137,7 +138,7 @@ impl Meters {
     }
 
     pub(crate) fn answered(&self, route: Option<&'static Route>, status: u16, took: Duration) {
-        let place = route.map_or(ROUTES.len(), Route::index);
+        let place = route.map_or(ROUTES.len(), |route| route.operation as usize);
         let Some(meters) = self.routes.get(place) else { return };
         let path = route.map_or("none", |route| route.path);
         let method = route.map_or("none", |route| route.verb.name());

@@ -13,6 +13,7 @@ use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
 use legwork_api::Problem;
 use legwork_api::deadlines::{DeadlineRequest, Unpromised};
+use legwork_api::endpoints;
 use legwork_api::instances::{StartRequest, Started};
 use legwork_model::event::{Fired, ScheduleEvent};
 use legwork_site::{Answer, Credential, Due, Recurring, Request, STARTS_MAX};
@@ -117,7 +118,7 @@ async fn start(app: &Arc<App>, due: &Due) -> Came {
     let Ok(body) = serde_json::to_vec(&request(due)) else {
         return Came::Later("it cannot be written".to_owned());
     };
-    let request = hyper::Request::post("/v1/instances")
+    let request = hyper::Request::post(endpoints::START.path)
         .header(AUTHORIZATION, format!("{SCHEME} {}", due.schedule))
         .header(CONTENT_TYPE, "application/json")
         .header("idempotency-key", &due.key)

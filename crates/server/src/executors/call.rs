@@ -14,6 +14,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use legwork_api::endpoints;
 use legwork_api::executors::{
     CancelRequest, TaskDone, TaskRefused, TaskRequest, TaskTaken, Verdict, VerdictRequest,
 };
@@ -79,7 +80,7 @@ impl Web {
             process: job.process.to_string(),
             inputs: convert::data(&job.inputs),
             deadline,
-            callback: format!("{callback}/v1/executors/{}/results", executor.name),
+            callback: callback.to_owned() + &endpoints::REPORT_TASK.at(&executor.name).text(),
             server: server.map(str::to_owned),
         };
         match self.post(executor, "tasks", &request, now).await {

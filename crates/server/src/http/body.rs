@@ -13,11 +13,14 @@ use hyper::StatusCode;
 use hyper::body::Body;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use legwork_api::definitions::Source;
+use legwork_api::endpoints::Verb;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::exchange::Exchange;
 use super::reply::{Refused, Result};
+use super::route::Size;
 
 /// How long a body may pause, all pauses together.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -28,12 +31,27 @@ const BYTES_PER_S_MIN: usize = 32 << 10;
 const DRAIN_BYTES_MAX: usize = 256 << 20;
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 
+/// The body of a request, from a connection or from another server.
+pub(crate) trait Incoming: Body<Data = Bytes, Error: Display> {}
+
+impl<B: Body<Data = Bytes, Error: Display>> Incoming for B {}
+
+/// Reads the body, up to the size limit of the endpoint; a request that takes none has an empty one.
+pub(super) async fn take_in(x: &Exchange<'_>, body: impl Incoming) -> Result<Bytes> {
+    let limits = &x.app.limits;
+    let bytes_max = match x.route.size {
+        Size::Json => limits.body_bytes_max,
+        Size::Source => limits.source_bytes_max,
+        Size::File => limits.file_bytes_max,
+    };
+    match x.route.verb {
+        Verb::Post | Verb::Put => read(body, bytes_max).await,
+        Verb::Get | Verb::Delete => Ok(Bytes::new()),
+    }
+}
+
 /// Reads a body as a whole.
-pub(crate) async fn read<B>(body: B, bytes_max: usize) -> Result<Bytes>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Display,
-{
+pub(crate) async fn read(body: impl Incoming, bytes_max: usize) -> Result<Bytes> {
     let mut body = pin!(body);
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > bytes_max {

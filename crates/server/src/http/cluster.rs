@@ -12,6 +12,7 @@ use legwork_api::cluster::{
     Change, Changes, Cluster, ClusterServer, Copied, DryRun, EndedChange, Method, Phase,
     PrepareRequest, Prepared, ServerLoad,
 };
+use legwork_api::endpoints;
 use legwork_api::instances::Reason;
 use legwork_model::event;
 use legwork_model::id::ServerId;
@@ -21,23 +22,12 @@ use legwork_site::{Answer, ChangeView, LastChange, Reconfiguration, Request};
 use super::exchange::Exchange;
 use super::files;
 use super::gather::{ask, pages, question};
-use super::reply::{Refused, Reply, Result};
+use super::reply::{Refused, Reply, Result, strange};
 use crate::moving::Progress;
 use crate::peer::{Links, Unprepared};
 
-/// The path where every server tells of itself.
-const CLUSTER: &str = "/v1/cluster";
-/// The path where the server that keeps the catalog tells of changes.
-const CHANGES: &str = "/v1/cluster/changes";
-
-/// All servers with their parts and their load, and the change that is under way.
-#[utoipa::path(
-    get, path = "/v1/cluster", tag = "cluster", operation_id = "cluster",
-    params(("here" = Option<bool>, Query, description = "What the server says of itself alone: a `ServerLoad`")),
-    responses((status = 200, body = Cluster)),
-)]
 pub(super) async fn show(x: Exchange<'_>) -> Result {
-    let here = x.query(&["here"])?.parsed("here")?.unwrap_or(false);
+    let here = x.query.parsed("here")?.unwrap_or(false);
     x.order(Request::RequireAdmin).await?;
     let Some(links) = &x.app.links else { return Err(alone()) };
     let topology = links.topology();
@@ -58,7 +48,10 @@ pub(super) async fn show(x: Exchange<'_>) -> Result {
     let registrar = topology.registrar();
     let changes = match registrar {
         Some(registrar) if Some(registrar) != links.here() => {
-            ask(links, registrar, question(&x, CHANGES.to_owned())).await.ok().flatten()
+            ask(links, registrar, question(&x, endpoints::CHANGES.target().text()))
+                .await
+                .ok()
+                .flatten()
         }
         Some(_) | None => Some(own_changes(&x).await?),
     };
@@ -72,41 +65,18 @@ pub(super) async fn show(x: Exchange<'_>) -> Result {
     })
 }
 
-/// The change that is under way, and what came of the one before.
-#[utoipa::path(
-    get, path = "/v1/cluster/changes", tag = "cluster", operation_id = "changes",
-    responses((status = 200, body = Changes)),
-)]
 pub(super) async fn changes(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
     Reply::json(&own_changes(&x).await?)
 }
 
-/// Gives the change up that is under way.
-#[utoipa::path(
-    post, path = "/v1/cluster/changes/undo", tag = "cluster", operation_id = "undo_change",
-    request_body = Reason,
-    responses((status = 200, body = Changes)),
-)]
 pub(super) async fn undo(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
     let Reason { reason } = x.json_or_default()?;
-    let Answer::Reconfiguration(now) = x.ask(Request::Undo { why: reason }).await? else {
-        return Err(Refused::strange_answer());
-    };
+    let answer = x.ask(Request::Undo { why: reason }).await?;
+    let Answer::Reconfiguration(now) = answer else { return strange() };
     Reply::json(&told(&x, *now))
 }
 
-/// Copies a server's store into the process of another, ahead of the move; asked again and again it
-/// tells how far that is. Of a server into its own it tells whether the new process that is to
-/// replace the present one has copied nearly all. Nothing moves by it.
-#[utoipa::path(
-    post, path = "/v1/cluster/prepare", tag = "cluster", operation_id = "prepare_move",
-    request_body = PrepareRequest,
-    responses((status = 200, body = Prepared)),
-)]
 pub(super) async fn prepare(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
     let PrepareRequest { server, into } = x.json()?;
     x.order(Request::RequireAdmin).await?;
     let Some(links) = &x.app.links else { return Err(alone()) };
@@ -162,9 +132,8 @@ pub(super) fn no_such_server(name: &str) -> Refused {
 }
 
 async fn own_changes(x: &Exchange<'_>) -> Result<Changes> {
-    let Answer::Reconfiguration(now) = x.ask(Request::Reconfiguration).await? else {
-        return Err(Refused::strange_answer());
-    };
+    let answer = x.ask(Request::Reconfiguration).await?;
+    let Answer::Reconfiguration(now) = answer else { return strange() };
     let mut changes = told(x, *now);
     if let Some(change) = changes.under_way.as_mut().filter(|change| !change.servers.is_empty()) {
         change.estimate_ms = move_estimate(x, change).await;
@@ -197,7 +166,8 @@ async fn move_estimate(x: &Exchange<'_>, change: &Change) -> Option<u64> {
             let told = match Some(host) == links.here() {
                 true => own_copies(links),
                 false => {
-                    let load = question(x, format!("{CLUSTER}?here=true"));
+                    let target = endpoints::CLUSTER.target().query("here", Some(true));
+                    let load = question(x, target.text());
                     let load: ServerLoad = ask(links, host, load).await.ok()??;
                     load.copies
                 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use legwork_api::endpoints;
 use legwork_api::jobs::{ActivateRequest, Job, JobList, LeasedJob, ReturnJobsRequest};
 use legwork_model::id::ServerId;
 use legwork_site::Seat;
@@ -19,8 +20,6 @@ use super::jobs::activate_here;
 use super::reply::{Refused, Result};
 use crate::peer::{Answered, Late, Links, Passed};
 
-const ACTIVATE: &str = "/v1/jobs/activate";
-const RETURN: &str = "/v1/jobs/return";
 /// How long another server may take to say that it has nothing.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long it is waited for when there are jobs of others already.
@@ -225,7 +224,11 @@ impl Returning {
         let jobs = jobs.into_iter().map(|Job { job, lease, .. }| LeasedJob { job, lease });
         let back = ReturnJobsRequest { worker: self.worker, jobs: jobs.collect() };
         let Ok(body) = serde_json::to_vec(&back) else { return };
-        let passed = Passed { target: RETURN.to_owned(), body: body.into(), ..self.headers };
+        let passed = Passed {
+            target: endpoints::RETURN_JOBS.path.to_owned(),
+            body: body.into(),
+            ..self.headers
+        };
         // Should it not get there, the leases run out.
         drop(links.pass_on(server, passed).await);
     }
@@ -233,7 +236,7 @@ impl Returning {
 
 fn activation(x: &Exchange<'_>, request: &ActivateRequest) -> Result<Passed> {
     let body = serde_json::to_vec(request).map_err(|error| Refused::fault(&error))?;
-    Ok(posted(x, ACTIVATE, body))
+    Ok(posted(x, endpoints::ACTIVATE_JOBS.path, body))
 }
 
 /// The jobs of another server; `None` if it does not say.

@@ -7,126 +7,61 @@ use std::sync::Arc;
 
 use legwork_api::definitions::{
     Agent, CheckAnswer, CheckRequest, Definition, DefinitionList, Deployed, Organisation,
-    Published, Source, VersionList,
+    Published, VersionList,
 };
 use legwork_placement::{Domains, Topology};
 use legwork_site::{Answer, Request};
 
 use super::exchange::Exchange;
-use super::reply::{Refused, Reply, Result};
+use super::reply::{Refused, Reply, Result, strange};
 use crate::convert;
 
-/// Takes a definition into service if it passes the check.
-#[utoipa::path(
-    post, path = "/v1/definitions", tag = "definitions", operation_id = "deploy",
-    request_body(content(
-        (String = "text/yaml", example = "process: hello\n…"),
-        (Source = "application/json"),
-    )),
-    responses((status = 200, body = Deployed)),
-)]
 pub(super) async fn deploy(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
     let answer = x.ask(Request::Deploy { source: x.source()? }).await?;
     let Answer::Deployed { process, version, unchanged, warnings } = answer else {
-        return Err(Refused::strange_answer());
+        return strange();
     };
     let warnings = convert::findings(&warnings);
     Reply::json(&Deployed { process, version, unchanged, warnings })
 }
 
-/// The latest version of every process, by name.
-#[utoipa::path(
-    get, path = "/v1/definitions", tag = "definitions", operation_id = "definitions",
-    params(
-        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000),
-        ("cursor" = Option<String>, Query, description = "`next` of the page before"),
-    ),
-    responses((status = 200, body = DefinitionList)),
-)]
 pub(super) async fn list(x: Exchange<'_>) -> Result {
-    let query = x.query(&["limit", "cursor"])?;
-    let (after, limit) = (query.text("cursor").map(Into::into), query.limit()?);
+    let (after, limit) = (x.query.text("cursor").map(Into::into), x.query.limit()?);
     let answer = x.ask(Request::Definitions { after, limit }).await?;
-    let Answer::Definitions { definitions, more } = answer else {
-        return Err(Refused::strange_answer());
-    };
+    let Answer::Definitions { definitions, more } = answer else { return strange() };
     let next = definitions.last().filter(|_| more).map(|last| last.process.to_string());
     let definitions = definitions.into_iter().map(convert::definition_summary).collect();
     Reply::json(&DefinitionList { definitions, next })
 }
 
-/// All versions of a process, oldest first.
-#[utoipa::path(
-    get, path = "/v1/definitions/{process}/versions", tag = "definitions",
-    operation_id = "definition_versions",
-    params(
-        ("process" = String, Path),
-        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000),
-        ("cursor" = Option<u32>, Query, description = "`next` of the page before"),
-    ),
-    responses((status = 200, body = VersionList)),
-)]
 pub(super) async fn definition_versions(x: Exchange<'_>) -> Result {
     let process = x.name()?.into();
-    let query = x.query(&["limit", "cursor"])?;
-    let (after, limit) = (query.parsed("cursor")?.unwrap_or(0), query.limit()?);
+    let (after, limit) = (x.query.parsed("cursor")?.unwrap_or(0), x.query.limit()?);
     versions(&x, Request::DefinitionVersions { process, after, limit }).await
 }
 
-/// One version of a process, with its text.
-#[utoipa::path(
-    get, path = "/v1/definitions/{process}", tag = "definitions", operation_id = "definition",
-    params(
-        ("process" = String, Path),
-        ("version" = Option<u32>, Query, description = "Without one, the latest"),
-    ),
-    responses((status = 200, body = Definition)),
-)]
 pub(super) async fn show(x: Exchange<'_>) -> Result {
     let process = x.name()?.into();
-    let version = x.query(&["version"])?.parsed("version")?;
+    let version = x.query.parsed("version")?;
     let answer = x.ask(Request::Definition { process, version }).await?;
-    let Answer::Definition { info, source } = answer else {
-        return Err(Refused::strange_answer());
-    };
+    let Answer::Definition { info, source } = answer else { return strange() };
     Reply::json(&Definition { summary: convert::definition_summary(info), source })
 }
 
-/// Puts an organisation in force.
-#[utoipa::path(
-    put, path = "/v1/organisation", tag = "definitions", operation_id = "publish_organisation",
-    request_body(content(
-        (String = "text/yaml", example = "organisation: acme\n…"),
-        (Source = "application/json"),
-    )),
-    responses((status = 200, body = Published)),
-)]
 pub(super) async fn publish_organisation(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
     let answer = x.ask(Request::PublishOrganisation { source: x.source()? }).await?;
-    let Answer::Published { version, unchanged, warnings } = answer else {
-        return Err(Refused::strange_answer());
-    };
+    let Answer::Published { version, unchanged, warnings } = answer else { return strange() };
     Reply::json(&Published { version, unchanged, warnings: convert::findings(&warnings) })
 }
 
-/// The organisation in force, or another version of it.
-#[utoipa::path(
-    get, path = "/v1/organisation", tag = "definitions", operation_id = "organisation",
-    params(("version" = Option<u32>, Query, description = "Without one, the one in force")),
-    responses((status = 200, body = Organisation)),
-)]
 pub(super) async fn organisation(x: Exchange<'_>) -> Result {
-    let version = x.query(&["version"])?.parsed("version")?;
+    let version = x.query.parsed("version")?;
     let answer = x.ask(Request::Organisation { version }).await?;
     if let Answer::Organisation { version, source, agents } = answer {
         let agents = convert::agents(agents);
         return Reply::json(&Organisation { version, source, agents });
     }
-    let Answer::OrganisationText { version, source } = answer else {
-        return Err(Refused::strange_answer());
-    };
+    let Answer::OrganisationText { version, source } = answer else { return strange() };
     // Nothing is kept of a version of the past but its text.
     let read = tokio::task::spawn_blocking(move || (agents_in(&source), source)).await;
     let (agents, source) = read.map_err(|error| Refused::fault(&error))?;
@@ -139,26 +74,13 @@ fn agents_in(source: &str) -> Vec<Agent> {
     agents.map(|agent| Agent { agent: agent.id.0.clone(), name: agent.name.clone() }).collect()
 }
 
-/// All versions of the organisation, oldest first.
-#[utoipa::path(
-    get, path = "/v1/organisation/versions", tag = "definitions",
-    operation_id = "organisation_versions",
-    params(
-        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000),
-        ("cursor" = Option<u32>, Query, description = "`next` of the page before"),
-    ),
-    responses((status = 200, body = VersionList)),
-)]
 pub(super) async fn organisation_versions(x: Exchange<'_>) -> Result {
-    let query = x.query(&["limit", "cursor"])?;
-    let after = query.parsed("cursor")?.unwrap_or(0);
-    versions(&x, Request::OrganisationVersions { after, limit: query.limit()? }).await
+    let after = x.query.parsed("cursor")?.unwrap_or(0);
+    versions(&x, Request::OrganisationVersions { after, limit: x.query.limit()? }).await
 }
 
 pub(super) async fn versions(x: &Exchange<'_>, request: Request) -> Result {
-    let Answer::Versions { versions, more } = x.ask(request).await? else {
-        return Err(Refused::strange_answer());
-    };
+    let Answer::Versions { versions, more } = x.ask(request).await? else { return strange() };
     let next = versions.last().filter(|_| more).map(|last| last.version.to_string());
     Reply::json(&VersionList {
         versions: versions.into_iter().map(convert::version).collect(),
@@ -166,14 +88,7 @@ pub(super) async fn versions(x: &Exchange<'_>, request: Request) -> Result {
     })
 }
 
-/// Checks a definition, and an organisation with it, without storing anything.
-#[utoipa::path(
-    post, path = "/v1/check", tag = "definitions", operation_id = "check",
-    request_body = CheckRequest,
-    responses((status = 200, body = CheckAnswer)),
-)]
 pub(super) async fn check(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
     x.order(Request::RequireFiles).await?;
     let CheckRequest { source, organisation } = x.json()?;
     let in_force = match organisation {
@@ -193,7 +108,7 @@ pub(super) async fn check(x: Exchange<'_>) -> Result {
 async fn in_force(x: &Exchange<'_>) -> Result<Option<Arc<str>>> {
     match x.ask(Request::Organisation { version: None }).await {
         Ok(Answer::Organisation { source, .. }) => Ok(Some(source)),
-        Ok(_) => Err(Refused::strange_answer()),
+        Ok(_) => strange(),
         Err(refused) if refused.code() == "no_organisation" => Ok(None),
         Err(refused) => Err(refused),
     }
@@ -203,7 +118,7 @@ async fn in_force(x: &Exchange<'_>) -> Result<Option<Arc<str>>> {
 async fn topology(x: &Exchange<'_>) -> Result<Option<Arc<Topology>>> {
     match x.ask(Request::Topology { epoch: None }).await {
         Ok(Answer::Topology { topology, .. }) => Ok(Some(topology)),
-        Ok(_) => Err(Refused::strange_answer()),
+        Ok(_) => strange(),
         Err(refused) if refused.code() == "no_topology" => Ok(None),
         Err(refused) => Err(refused),
     }

@@ -1,18 +1,26 @@
 //! The documents the server gives out about itself: OpenAPI and the JSON Schemas.
 //!
-//! Invariant: made once, from the same types and the same table of routes that the server runs on.
+//! Invariant: made once, from the same types and the same table that the server runs on.
 
 use std::sync::OnceLock;
 
 use bytes::Bytes;
+use legwork_api::endpoints::{Schemas, Verb};
+use legwork_api::webhooks::SIGNATURE;
+use utoipa::openapi::path::{OperationBuilder, ParameterBuilder, ParameterIn};
+use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{Content, Ref, RefOr, ResponseBuilder};
+use utoipa::openapi::{
+    Content, HttpMethod, Ref, Required, ResponseBuilder, Responses, ResponsesBuilder,
+    SecurityRequirement,
+};
 use utoipa::{Modify, OpenApi};
 
-use super::{
-    cluster, deadlines, definitions, events, executors, files, instances, jobs, links, schedules,
-    starts, system, tokens, topology, work,
-};
+use super::endpoints::ROUTES;
+use super::exchange::Exchange;
+use super::query::{Parameter, text};
+use super::reply::{Reply, Result};
+use super::route::{Needs, Route};
 
 pub(crate) fn openapi() -> Bytes {
     static DOCUMENT: OnceLock<Bytes> = OnceLock::new();
@@ -20,19 +28,20 @@ pub(crate) fn openapi() -> Bytes {
     DOCUMENT.get_or_init(make).clone()
 }
 
-pub(crate) fn definition_schema() -> Bytes {
+pub(super) async fn definition_schema(_: Exchange<'_>) -> Result {
     static DOCUMENT: OnceLock<Bytes> = OnceLock::new();
-    DOCUMENT.get_or_init(|| pretty(&legwork_model::json_schema::definition())).clone()
+    let schema = || pretty(&legwork_model::json_schema::definition());
+    Reply::document(DOCUMENT.get_or_init(schema).clone())
 }
 
-pub(crate) fn organisation_schema() -> Bytes {
+pub(super) async fn organisation_schema(_: Exchange<'_>) -> Result {
     static DOCUMENT: OnceLock<Bytes> = OnceLock::new();
-    DOCUMENT.get_or_init(|| pretty(&legwork_org::json_schema())).clone()
+    Reply::document(DOCUMENT.get_or_init(|| pretty(&legwork_org::json_schema())).clone())
 }
 
-pub(crate) fn topology_schema() -> Bytes {
+pub(super) async fn topology_schema(_: Exchange<'_>) -> Result {
     static DOCUMENT: OnceLock<Bytes> = OnceLock::new();
-    DOCUMENT.get_or_init(|| pretty(&legwork_placement::json_schema())).clone()
+    Reply::document(DOCUMENT.get_or_init(|| pretty(&legwork_placement::json_schema())).clone())
 }
 
 fn pretty(json: &serde_json::Value) -> Bytes {
@@ -47,31 +56,8 @@ fn pretty(json: &serde_json::Value) -> Bytes {
             `application/problem+json` with a stable `code`.",
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
-    paths(
-        definitions::deploy, definitions::list, definitions::show,
-        definitions::definition_versions,
-        definitions::publish_organisation, definitions::organisation,
-        definitions::organisation_versions, definitions::check,
-        topology::publish, topology::show, topology::epochs,
-        cluster::show, cluster::changes, cluster::undo, cluster::prepare,
-        starts::start, instances::list, instances::show, instances::history,
-        instances::suspend, instances::resume, instances::abort, instances::incidents,
-        instances::resolve, deadlines::ask, deadlines::plan,
-        work::worklist, events::worklist_events, work::item, work::claim, work::release,
-        work::delegate, work::complete,
-        jobs::activate, jobs::complete, jobs::fail, jobs::extend, jobs::give_back,
-        executors::register, executors::remove, executors::list, executors::report,
-        executors::set_policy, executors::policies,
-        schedules::put, schedules::remove, schedules::pause, schedules::resume, schedules::show,
-        schedules::list,
-        files::upload, files::download, files::of_item,
-        tokens::create, tokens::list, tokens::revoke, tokens::whoami,
-        links::list, system::backup, system::openapi, system::definition_schema,
-        system::organisation_schema, system::topology_schema,
-        system::metrics, system::health, system::ready,
-    ),
     components(schemas(legwork_api::Problem)),
-    modifiers(&Refusals, &Bearer, &Calls),
+    modifiers(&Table, &Bearer, &Calls),
     security(("bearer" = []), ()),
     tags(
         (name = "definitions", description = "Processes and the organisation"),
@@ -89,24 +75,92 @@ fn pretty(json: &serde_json::Value) -> Bytes {
 )]
 struct Document;
 
-/// Every operation can be refused.
-struct Refusals;
+/// What is in the table.
+struct Table;
 
-impl Modify for Refusals {
+impl Modify for Table {
     fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
-        let schema = RefOr::Ref(Ref::from_schema_name("Problem"));
-        let response = ResponseBuilder::new()
-            .description("Refused; `code` says why")
-            .content(legwork_api::problem::CONTENT_TYPE, Content::new(Some(schema)))
-            .build();
-        for path in openapi.paths.paths.values_mut() {
-            let operations = [&mut path.get, &mut path.post, &mut path.put, &mut path.delete];
-            for operation in operations.into_iter().flatten() {
-                let responses = &mut operation.responses.responses;
-                responses.insert("default".to_owned(), response.clone().into());
-            }
+        let mut schemas = Schemas::new();
+        for route in ROUTES {
+            let method = match route.verb {
+                Verb::Get => HttpMethod::Get,
+                Verb::Post => HttpMethod::Post,
+                Verb::Put => HttpMethod::Put,
+                Verb::Delete => HttpMethod::Delete,
+            };
+            let operation = operation(route, &mut schemas);
+            openapi.paths.add_path_operation(route.path, vec![method], operation);
+        }
+        if let Some(components) = &mut openapi.components {
+            components.schemas.extend(schemas);
         }
     }
+}
+
+fn operation(route: &Route, schemas: &mut Schemas) -> OperationBuilder {
+    let about: Vec<&str> = route.about.iter().map(|line| line.trim()).collect();
+    let mut operation = OperationBuilder::new()
+        .tag(route.tag)
+        .summary(Some(about.join("\n")))
+        .operation_id(Some(route.name.to_lowercase()))
+        .responses(responses(route, schemas));
+    if let Some((_, rest)) = route.path.split_once('{') {
+        let name = rest.split('}').next().unwrap_or_default();
+        let segment = Parameter { is_required: true, ..text(name, route.segment) };
+        operation = operation.parameter(parameter(&segment, ParameterIn::Path));
+    }
+    for known in route.parameters {
+        let place = if known.is_header { ParameterIn::Header } else { ParameterIn::Query };
+        operation = operation.parameter(parameter(known, place));
+    }
+    let taken = (route.takes)(schemas);
+    if !taken.is_empty() {
+        let mut body = RequestBodyBuilder::new().required(Some(Required::True));
+        for (media, mut content) in taken {
+            if media == "text/yaml" {
+                content.example = Some(route.example.into());
+            }
+            body = body.content(media, content);
+        }
+        operation = operation.request_body(Some(body.build()));
+    }
+    match route.needs {
+        Needs::Open => operation.security(SecurityRequirement::default()),
+        Needs::Signature => operation.security(SecurityRequirement::new(SIGNATURE, [""; 0])),
+        Needs::Any | Needs::Admin | Needs::Start | Needs::Work | Needs::Worker | Needs::Plan => {
+            operation
+        }
+    }
+}
+
+fn parameter(parameter: &Parameter, place: ParameterIn) -> ParameterBuilder {
+    let required = if parameter.is_required { Required::True } else { Required::False };
+    ParameterBuilder::new()
+        .name(parameter.name)
+        .parameter_in(place)
+        .required(required)
+        .description(Some(parameter.about).filter(|about| !about.is_empty()))
+        .schema(Some((parameter.schema)()))
+}
+
+/// Every operation can be refused.
+fn responses(route: &Route, schemas: &mut Schemas) -> Responses {
+    let answered = (route.answers)(schemas);
+    let usual = [(if answered.is_empty() { 204 } else { 200 }, "")];
+    let statuses = if route.statuses.is_empty() { &usual[..] } else { route.statuses };
+    let mut responses = ResponsesBuilder::new();
+    for (status, about) in statuses {
+        let mut response = ResponseBuilder::new().description(*about);
+        for (media, content) in &answered {
+            response = response.content(*media, content.clone());
+        }
+        responses = responses.response(status.to_string(), response);
+    }
+    let problem = Content::new(Some(Ref::from_schema_name("Problem")));
+    let refused = ResponseBuilder::new()
+        .description("Refused; `code` says why")
+        .content(legwork_api::problem::CONTENT_TYPE, problem);
+    responses.response("default", refused).build()
 }
 
 /// What Legwork calls at executors.

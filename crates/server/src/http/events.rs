@@ -16,31 +16,17 @@ use tokio::sync::mpsc;
 use super::App;
 use super::exchange::Exchange;
 use super::query::LIMIT_MAX;
-use super::reply::{Refused, Reply, Result};
+use super::reply::{Refused, Reply, Result, strange};
 use crate::convert;
 
 /// Without a change a comment is sent this often, so that nobody in between takes the silence for
 /// the end.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// The whole list first (unless `since` is given), then every change, as events named `items`
-/// whose data is a `Worklist`.
-#[utoipa::path(
-    get, path = "/v1/worklist/events", tag = "work", operation_id = "worklist_events",
-    params(
-        ("agent" = Option<String>, Query, description = "Whose list; may be left out when the \
-            token allows to work as exactly one agent"),
-        ("since" = Option<String>, Query, description = "A cursor: only what has changed since"),
-        ("Last-Event-ID" = Option<String>, Header, description = "The same, as readers of \
-            events send it when they connect again"),
-    ),
-    responses((status = 200, body = String, content_type = "text/event-stream")),
-)]
 pub(super) async fn worklist_events(x: Exchange<'_>) -> Result {
-    let query = x.query(&["agent", "since"])?;
-    let agent = x.agent(query.text("agent")).await?;
+    let agent = x.agent(x.query.text("agent")).await?;
     let last = x.head.headers.get("last-event-id").and_then(|value| value.to_str().ok());
-    let since = last.filter(|id| !id.is_empty()).or(query.text("since")).map(str::to_owned);
+    let since = last.filter(|id| !id.is_empty()).or(x.query.text("since")).map(str::to_owned);
     let watcher = Watcher { app: x.app.clone(), credential: x.credential.clone(), agent };
     // What is refused is refused now, not in the middle of the stream.
     let first = watcher.read(since.clone(), None).await?;
@@ -101,7 +87,7 @@ impl Watcher {
         match answer {
             Some(Answer::Worklist(view)) => Ok(view),
             None => Err(Refused::unavailable("stopping", "the server is stopping".to_owned())),
-            Some(_) => Err(Refused::strange_answer()),
+            Some(_) => strange(),
         }
     }
 }

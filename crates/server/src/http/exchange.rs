@@ -20,7 +20,8 @@ use tracing::Span;
 
 use super::files::Place;
 use super::query::Query;
-use super::reply::{Refused, Result};
+use super::reply::{Refused, Reply, Result, strange};
+use super::route::Route;
 use super::{App, body, trace};
 use crate::peer::From;
 
@@ -32,9 +33,11 @@ static KEY: HeaderName = HeaderName::from_static("idempotency-key");
 pub(super) struct Exchange<'a> {
     pub(super) app: &'a Arc<App>,
     pub(super) head: &'a Parts,
+    pub(super) route: &'static Route,
     /// What stands for the segment in braces, still encoded.
     pub(super) parameter: Option<&'a str>,
     pub(super) credential: Credential,
+    pub(super) query: Query<'a>,
     pub(super) body: Bytes,
     /// Held by an upload.
     pub(super) place: Option<Place>,
@@ -62,10 +65,6 @@ impl<'a> Exchange<'a> {
 
     pub(super) fn source(&self) -> Result<String> {
         body::source(&self.head.headers, &self.body, self.app.limits.json_depth_max)
-    }
-
-    pub(super) fn query(&self, known: &[&str]) -> Result<Query<'a>> {
-        Query::parse(self.head.uri.query(), known)
     }
 
     /// The segment in braces, as text.
@@ -117,9 +116,9 @@ impl<'a> Exchange<'a> {
     }
 
     /// For operations that answer nothing but that they are done.
-    pub(super) async fn order(&self, request: Request) -> Result<()> {
+    pub(super) async fn order(&self, request: Request) -> Result {
         let done = matches!(self.ask(request).await?, Answer::Done);
-        if done { Ok(()) } else { Err(Refused::strange_answer()) }
+        if done { Reply::done() } else { strange() }
     }
 
     /// Waits if the request says so. `None` if the server stops meanwhile.
@@ -132,7 +131,7 @@ impl<'a> Exchange<'a> {
         Ok(answer)
     }
 
-    pub(super) async fn require_files(&self) -> Result<()> {
+    pub(super) async fn require_files(&self) -> Result {
         self.order(Request::RequireFiles).await
     }
 
@@ -141,9 +140,8 @@ impl<'a> Exchange<'a> {
         if let Some(agent) = given {
             return Ok(AgentId::from(agent));
         }
-        let Answer::Caller { scopes, .. } = self.ask(Request::WhoAmI).await? else {
-            return Err(Refused::strange_answer());
-        };
+        let answer = self.ask(Request::WhoAmI).await?;
+        let Answer::Caller { scopes, .. } = answer else { return strange() };
         let mut own = scopes.into_iter().filter_map(|scope| match scope {
             Scope::Work(agent) => Some(agent),
             Scope::Admin | Scope::Start | Scope::Worker => None,

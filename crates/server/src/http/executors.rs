@@ -21,26 +21,16 @@ use legwork_site::{
 use super::exchange::Exchange;
 use super::files::missing;
 use super::relay;
-use super::reply::{Refused, Reply, Result};
+use super::reply::{Refused, Reply, Result, strange};
 use crate::convert;
 use crate::executors::{check_address, task_named, tasks_held, unstored};
 
-/// Registers an executor, or changes what is known of it. The same again changes nothing.
-#[utoipa::path(
-    put, path = "/v1/executors/{name}", tag = "executors", operation_id = "register_executor",
-    params(("name" = String, Path)),
-    request_body = ExecutorRequest,
-    responses((status = 200, body = Registered)),
-)]
 pub(super) async fn register(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
     let name = x.name()?;
     let asked = registration(&name, x.json()?)
         .map_err(|why| Refused::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_executor", why))?;
     let answer = x.ask(Request::Executor(Concern::Register(asked))).await?;
-    let Answer::ExecutorRegistered { unchanged } = answer else {
-        return Err(Refused::strange_answer());
-    };
+    let Answer::ExecutorRegistered { unchanged } = answer else { return strange() };
     if !unchanged {
         tracing::info!(%name, "executor registered");
     }
@@ -100,29 +90,14 @@ fn regular_work(
     Ok(RegularWork { every_ms: read(every)?, takes_ms: read(takes)? })
 }
 
-/// Takes an executor out; what it has is given to others.
-#[utoipa::path(
-    delete, path = "/v1/executors/{name}", tag = "executors", operation_id = "remove_executor",
-    params(("name" = String, Path)),
-    responses((status = 204)),
-)]
 pub(super) async fn remove(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
     let name = x.name()?;
     x.order(Request::Executor(Concern::Remove { name: name.as_str().into() })).await?;
     tracing::info!(%name, "executor removed");
     Reply::done()
 }
 
-/// Says who chooses the executors of a type of jobs from now on, at all servers.
-#[utoipa::path(
-    put, path = "/v1/policies/{type}", tag = "executors", operation_id = "set_policy",
-    params(("type" = String, Path)),
-    request_body = PolicyRequest,
-    responses((status = 204)),
-)]
 pub(super) async fn set_policy(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
     let kind = x.name()?;
     let PolicyRequest { policy, record } = x.json()?;
     let (job, named) = (Arc::from(kind.as_str()), Arc::from(policy.as_str()));
@@ -132,16 +107,9 @@ pub(super) async fn set_policy(x: Exchange<'_>) -> Result {
     Reply::done()
 }
 
-/// The types of jobs whose executors are not chosen as usual, by name.
-#[utoipa::path(
-    get, path = "/v1/policies", tag = "executors", operation_id = "policies",
-    responses((status = 200, body = PolicyList)),
-)]
 pub(super) async fn policies(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
-    let Answer::Policies(policies) = x.ask(Request::Executor(Concern::Policies)).await? else {
-        return Err(Refused::strange_answer());
-    };
+    let answer = x.ask(Request::Executor(Concern::Policies)).await?;
+    let Answer::Policies(policies) = answer else { return strange() };
     let policies = policies.iter().map(|set| PolicyState {
         kind: set.job.to_string(),
         policy: set.policy.to_string(),
@@ -150,37 +118,16 @@ pub(super) async fn policies(x: Exchange<'_>) -> Result {
     Reply::json(&PolicyList { policies: policies.collect() })
 }
 
-/// The executors there are, by name, and what this server has seen of them.
-#[utoipa::path(
-    get, path = "/v1/executors", tag = "executors", operation_id = "executors",
-    params(
-        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000),
-        ("cursor" = Option<String>, Query, description = "`next` of the page before"),
-    ),
-    responses((status = 200, body = ExecutorList)),
-)]
 pub(super) async fn list(x: Exchange<'_>) -> Result {
-    let query = x.query(&["limit", "cursor"])?;
-    let (after, limit) = (query.text("cursor").map(Arc::from), query.limit()?);
+    let (after, limit) = (x.query.text("cursor").map(Arc::from), x.query.limit()?);
     let answer = x.ask(Request::Executor(Concern::List { after, limit })).await?;
-    let Answer::Executors { executors, more } = answer else {
-        return Err(Refused::strange_answer());
-    };
+    let Answer::Executors { executors, more } = answer else { return strange() };
     let next = executors.last().filter(|_| more).map(ExecutorInfo::cursor);
     let executors = executors.iter().map(convert::executor).collect();
     Reply::json(&ExecutorList { executors, next })
 }
 
-/// What came of a task that an executor had taken. For executors, with their signature.
-#[utoipa::path(
-    post, path = "/v1/executors/{name}/results", tag = "executors", operation_id = "report_task",
-    security(("signature" = [])),
-    params(("name" = String, Path)),
-    request_body = TaskResult,
-    responses((status = 202, body = Received)),
-)]
 pub(super) async fn report(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
     let name = x.name()?;
     check_signature(&x, &name)?;
     let TaskResult { task, data, error, retry, has, holds, took_ms } = x.json()?;

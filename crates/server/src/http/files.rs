@@ -3,6 +3,7 @@
 //! Invariant: an upload is answered when its content is durable; content is known by its hash, so
 //! the same file is stored once however often it is sent. Only so many are held in memory at once.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use hyper::StatusCode;
@@ -16,9 +17,10 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::App;
-use super::body::media_type;
+use super::body::{Incoming, drain, media_type};
 use super::exchange::Exchange;
 use super::reply::{Refused, Reply, Result};
+use super::route::Size;
 use super::work;
 use crate::backend::Backend;
 use crate::files::{NotBrought, named};
@@ -51,16 +53,24 @@ impl Uploads {
     }
 }
 
-/// Stores a file. The answer is what a data element of type `file` takes as its value.
-#[utoipa::path(
-    put, path = "/v1/files", tag = "files", operation_id = "upload",
-    params(("name" = Option<String>, Query)),
-    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
-    responses((status = 200, body = File)),
-)]
+/// Reserves a place for an upload before its body is read: up to 64 MiB. The caller must be allowed to store files.
+pub(super) async fn take_place<B: Incoming>(x: &mut Exchange<'_>, body: B) -> Result<B> {
+    if x.route.size != Size::File {
+        return Ok(body);
+    }
+    x.require_files().await?;
+    match x.app.uploads.enter() {
+        Ok(place) => x.place = Some(place),
+        Err(refused) => {
+            drain(pin!(body)).await;
+            return Err(refused);
+        }
+    }
+    Ok(body)
+}
+
 pub(super) async fn upload(x: Exchange<'_>) -> Result {
-    let query = x.query(&["name"])?;
-    let name = query.text("name").unwrap_or("file").to_owned();
+    let name = x.query.text("name").unwrap_or("file").to_owned();
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
         let detail = format!("a file's name has 1 to {NAME_BYTES_MAX} bytes and no control codes");
         return Err(Refused::bad_request("bad_file_name", detail));
@@ -97,14 +107,7 @@ fn require_staying(status: &Status) -> Result<()> {
     Err(Refused::unavailable("moving", detail.to_owned()))
 }
 
-/// The content of a file.
-#[utoipa::path(
-    get, path = "/v1/files/{blob}", tag = "files", operation_id = "download",
-    params(("blob" = String, Path, description = "The hash that the upload answered")),
-    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")),
-)]
 pub(super) async fn download(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
     let name = x.name()?;
     let Some(id) = unhex(&name) else {
         let detail = "a file is known by the 64 hexadecimal digits that its upload answered";
@@ -119,26 +122,13 @@ pub(super) async fn download(x: Exchange<'_>) -> Result {
     Ok(attached(content, HeaderValue::from_static("attachment")))
 }
 
-/// The content of a file that an item shows, for whoever may see the item.
-#[utoipa::path(
-    get, path = "/v1/work/{activity}/file", tag = "work", operation_id = "item_file",
-    params(
-        ("activity" = String, Path),
-        ("element" = String, Query, description = "The data element, among the `inputs` of the \
-            item, that holds the file"),
-        ("agent" = Option<String>, Query, description = "Who asks; may be left out when the \
-            token allows to work as exactly one agent"),
-    ),
-    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")),
-)]
 pub(super) async fn of_item(x: Exchange<'_>) -> Result {
     let activity: ActivityId = x.id()?;
-    let query = x.query(&["element", "agent"])?;
-    let Some(element) = query.text("element") else {
+    let Some(element) = x.query.text("element") else {
         let detail = "say in `element` which data element holds the file";
         return Err(Refused::bad_request("bad_parameter", detail));
     };
-    let agent = x.agent(query.text("agent")).await?;
+    let agent = x.agent(x.query.text("agent")).await?;
     let item = work::detail_anywhere(&x, agent, activity.clone()).await?;
     let file = |value: &serde_json::Value| serde_json::from_value::<File>(value.clone()).ok();
     let Some(wanted) = item.inputs.get(element).and_then(file) else {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName};
+use legwork_api::endpoints;
 use legwork_api::instances::Instance;
 use legwork_model::id::ServerId;
 use serde::de::DeserializeOwned;
@@ -27,7 +28,7 @@ pub(super) async fn gather(x: &Exchange<'_>, own: Instance) -> Instance {
     let Some(links) = &x.app.links else { return own };
     let instance = own.summary.instance;
     let starter = links.topology().server(instance.server()).map(|server| server.name.clone());
-    let target = |_: &str| format!("/v1/instances/{instance}?here=true");
+    let target = |_: &str| endpoints::INSTANCE.at(&instance).query("here", Some(true)).text();
     let mut known: BTreeSet<Arc<str>> = named(&own).chain(starter.clone()).collect();
     let mut asked = BTreeSet::from([links.name.clone()]);
     let (mut accounts, mut unreachable) = (Vec::new(), Vec::new());

@@ -13,14 +13,15 @@ use legwork_site::{Answer, Credential, Mailing, Request};
 use percent_encoding::percent_decode_str;
 
 use super::App;
+use super::exchange::Exchange;
 use super::reply::{Refused, Result};
-use super::route::Operation;
 use crate::ids::hash_token;
 use crate::mail::FromInbox;
 use crate::peer;
 use crate::schedules::{FromSchedule, SCHEME};
 
-pub(super) fn check_headers(headers: &HeaderMap, bytes_max: usize) -> Result<()> {
+pub(super) fn check_headers(x: &Exchange<'_>) -> Result<()> {
+    let (headers, bytes_max) = (&x.head.headers, x.app.limits.header_bytes_max);
     // Without the names and separators: whoever sends that many is over the limit anyway.
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if bytes <= bytes_max {
@@ -30,8 +31,55 @@ pub(super) fn check_headers(headers: &HeaderMap, bytes_max: usize) -> Result<()>
     Err(Refused::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "header_too_large", detail))
 }
 
-/// What the caller presents.
-pub(super) fn credential(headers: &HeaderMap) -> Result<Credential> {
+/// The credentials in a request.
+pub(super) enum Presented {
+    Credential(Credential),
+    /// The token of a letter, not verified yet.
+    Letter(Token),
+}
+
+/// Reads the credentials. A scheme that is unknown, or not accepted from this sender, is refused.
+pub(super) fn presented(x: &Exchange<'_>) -> Result<Presented> {
+    if let Some(token) = mail_token(&x.head.headers).filter(|_| is_from_inbox(x)) {
+        return Ok(Presented::Letter(token));
+    }
+    let schedule = schedule(x.head).filter(|_| x.route.is_for_schedules);
+    schedule.map_or_else(|| bearer(&x.head.headers), Ok).map(Presented::Credential)
+}
+
+/// Counts the request against the rate of its caller. Relayed requests were counted where they came in; starts by
+/// schedules are not counted.
+pub(super) fn check_rate(
+    x: &Exchange<'_>,
+    peer: IpAddr,
+    presented: &Result<Presented>,
+) -> Result<()> {
+    let extensions = &x.head.extensions;
+    if extensions.get::<peer::From>().is_some() || extensions.get::<FromSchedule>().is_some() {
+        return Ok(());
+    }
+    let known = match presented {
+        Ok(Presented::Credential(Credential::Token(hash))) if x.app.status.knows(hash) => {
+            Some(*hash)
+        }
+        Ok(_) | Err(_) => None,
+    };
+    x.app.rates.check(known, peer, || x.app.clock.now())
+}
+
+/// In a cluster, an unknown token may be one that this server has not heard of yet.
+pub(super) fn explain_unknown_token(app: &App, has_token: bool, result: Result) -> Result {
+    result.map_err(|refused| {
+        if !has_token || app.links.is_none() || refused.code() != "unauthenticated" {
+            return refused;
+        }
+        let detail = "the token is not known here; give one that `legwork token create` \
+                      printed, or try again if it is new: this server may hear of it yet";
+        Refused::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail)
+    })
+}
+
+fn bearer(headers: &HeaderMap) -> Result<Credential> {
     let Some(value) = headers.get(AUTHORIZATION) else { return Ok(Credential::None) };
     let text = value.to_str().unwrap_or_default();
     match text.split_once(' ') {
@@ -46,7 +94,7 @@ pub(super) fn credential(headers: &HeaderMap) -> Result<Credential> {
 }
 
 /// The token of a letter, if that is what the caller presents.
-pub(super) fn mail_token(headers: &HeaderMap) -> Option<Token> {
+fn mail_token(headers: &HeaderMap) -> Option<Token> {
     let text = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = text.split_once(' ')?;
     let is_mail = scheme.eq_ignore_ascii_case("mail");
@@ -55,24 +103,20 @@ pub(super) fn mail_token(headers: &HeaderMap) -> Option<Token> {
 
 /// The token of a letter counts only if the inbox of this server or of another one has read it: who sent it
 /// was looked at there.
-pub(super) fn check_from_inbox(app: &App, head: &Parts) -> Result<()> {
-    let extensions = &head.extensions;
-    let is_from_inbox =
+fn is_from_inbox(x: &Exchange<'_>) -> bool {
+    let extensions = &x.head.extensions;
+    let was_read =
         extensions.get::<FromInbox>().is_some() || extensions.get::<peer::From>().is_some();
-    if is_from_inbox && app.post.as_ref().is_some_and(|post| post.key().is_some()) {
-        return Ok(());
-    }
-    let detail = "send `Authorization: Bearer` and the token; nothing else is understood";
-    Err(Refused::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail))
+    was_read && x.app.post.as_ref().is_some_and(|post| post.key().is_some())
 }
 
-/// It counts for completing its activity and nothing else, and as long as whom it is for has the address it
-/// was sent to.
-pub(super) async fn reply(
-    app: &App,
-    (operation, parameter): (Operation, Option<&str>),
-    token: Token,
-) -> Result<Credential> {
+/// The credential for the site. A letter counts for completing its activity and nothing else, and as long
+/// as the agent has the address that it was sent to.
+pub(super) async fn credential(x: &Exchange<'_>, presented: Presented) -> Result<Credential> {
+    let (app, token) = match presented {
+        Presented::Credential(credential) => return Ok(credential),
+        Presented::Letter(token) => (x.app, token),
+    };
     let refused = |detail: &str| Refused::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail);
     let forged = || refused(&NotGranted::Forged.to_string());
     let agent = token.claimed_by().ok_or_else(forged)?;
@@ -82,16 +126,16 @@ pub(super) async fn reply(
     let key = app.post.as_ref().and_then(|post| post.key()).ok_or_else(forged)?;
     let granted = token.granted(key, &address, app.clock.now());
     let grant = granted.map_err(|error| refused(&error.to_string()))?;
-    let activity = percent_decode_str(parameter.unwrap_or_default()).decode_utf8();
+    let activity = percent_decode_str(x.parameter.unwrap_or_default()).decode_utf8();
     let is_its_own = activity.is_ok_and(|activity| *activity == *grant.activity.to_string());
-    match operation == Operation::Complete && is_its_own {
+    match x.route.is_for_letters && is_its_own {
         true => Ok(Credential::Reply(grant.agent)),
         false => Err(refused("the token of a letter is for its own activity alone")),
     }
 }
 
 /// A schedule, if this server has made the request for it, or another one that passes it on.
-pub(super) fn schedule(head: &Parts) -> Option<Credential> {
+fn schedule(head: &Parts) -> Option<Credential> {
     let extensions = &head.extensions;
     let is_from_schedule =
         extensions.get::<FromSchedule>().is_some() || extensions.get::<peer::From>().is_some();
@@ -100,8 +144,12 @@ pub(super) fn schedule(head: &Parts) -> Option<Credential> {
     (is_from_schedule && scheme == SCHEME).then(|| Credential::Schedule(name.into()))
 }
 
-/// The rule of a server without tokens.
-pub(super) fn check_local(peer: IpAddr, head: &Parts) -> Result<()> {
+/// While there are no tokens, callers on this machine are served and nobody else.
+pub(super) fn check_local(x: &Exchange<'_>, peer: IpAddr) -> Result<()> {
+    if x.app.status.has_tokens() { Ok(()) } else { local(peer, x.head) }
+}
+
+fn local(peer: IpAddr, head: &Parts) -> Result<()> {
     let text = |name| head.headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let page = text(ORIGIN).map(|origin| origin.split_once("://").map_or(origin, |(_, host)| host));
     let (code, what) = if !is_loopback(peer) {
@@ -152,7 +200,7 @@ mod tests {
             request = request.header(*name, *value);
         }
         let head = request.body(()).unwrap().into_parts().0;
-        let result = check_local(peer.parse().unwrap(), &head);
+        let result = local(peer.parse().unwrap(), &head);
         result.err().map(|refused| refused.code().to_owned())
     }
 

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use legwork_api::endpoints;
 use legwork_api::instances::{History, HistoryEntry};
 use legwork_model::id::InstanceId;
 use legwork_site::{Answer, Frontier, Line, Part, Request, merge};
@@ -13,7 +14,7 @@ use legwork_site::{Answer, Frontier, Line, Part, Request, merge};
 use super::exchange::Exchange;
 use super::gather::{Silent, ask_all};
 use super::query::LIMIT_MAX;
-use super::reply::{Refused, Result};
+use super::reply::{Refused, Result, strange};
 use crate::convert;
 use crate::peer::Links;
 
@@ -28,9 +29,7 @@ pub(super) async fn own(
     limit: usize,
 ) -> Result<History> {
     let history = Request::History { instance, from, limit };
-    let Answer::History { entries, next } = x.ask(history).await? else {
-        return Err(Refused::strange_answer());
-    };
+    let Answer::History { entries, next } = x.ask(history).await? else { return strange() };
     Ok(convert::history(entries, next))
 }
 
@@ -160,8 +159,8 @@ impl Gathering<'_> {
     }
 
     fn target(&self, from: u64, limit: usize) -> String {
-        let Self { instance, .. } = self;
-        format!("/v1/instances/{instance}/history?here=true&from={from}&limit={limit}")
+        let target = endpoints::HISTORY.at(&self.instance).query("here", Some(true));
+        target.query("from", Some(from)).query("limit", Some(limit)).text()
     }
 }
 

@@ -14,20 +14,13 @@ use legwork_site::{Activate, Answer, JobFailure, JobLease, JobResult, Request};
 use super::colleagues;
 use super::exchange::Exchange;
 use super::files::require_stored;
-use super::reply::{Refused, Reply, Result};
+use super::reply::{Refused, Reply, Result, strange};
 use super::reports::{self, Reported};
 use crate::convert;
 
 const WORKER_BYTES_MAX: usize = 256;
 
-/// Asks for jobs. With `wait_ms` the answer comes when there is one.
-#[utoipa::path(
-    post, path = "/v1/jobs/activate", tag = "jobs", operation_id = "activate_jobs",
-    request_body = ActivateRequest,
-    responses((status = 200, body = JobList)),
-)]
 pub(super) async fn activate(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
     let request: ActivateRequest = x.json()?;
     check_worker(&request.worker)?;
     // Before it is divided among others: they would wait too.
@@ -51,66 +44,36 @@ pub(super) async fn activate_here(x: &Exchange<'_>, request: ActivateRequest) ->
         Some(x.ask(activate).await?)
     };
     // None when the server stops.
-    let Answer::Jobs(jobs) = answer.unwrap_or_else(|| Answer::Jobs(Vec::new())) else {
-        return Err(Refused::strange_answer());
-    };
+    let answer = answer.unwrap_or_else(|| Answer::Jobs(Vec::new()));
+    let Answer::Jobs(jobs) = answer else { return strange() };
     Ok(convert::jobs(jobs))
 }
 
-/// Reports jobs as done.
-#[utoipa::path(
-    post, path = "/v1/jobs/complete", tag = "jobs", operation_id = "complete_jobs",
-    request_body = CompleteJobsRequest,
-    responses((status = 200, body = JobResults)),
-)]
 pub(super) async fn complete(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
     let report: CompleteJobsRequest = x.json()?;
     check_worker(&report.worker)?;
     reports::divide(&x, report).await
 }
 
-/// Reports jobs as failed; they are tried again after a pause, or become incidents.
-#[utoipa::path(
-    post, path = "/v1/jobs/fail", tag = "jobs", operation_id = "fail_jobs",
-    request_body = FailJobsRequest,
-    responses((status = 200, body = JobResults)),
-)]
 pub(super) async fn fail(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
     let report: FailJobsRequest = x.json()?;
     check_worker(&report.worker)?;
     reports::divide(&x, report).await
 }
 
-/// Asks for more time for jobs that are being worked on.
-#[utoipa::path(
-    post, path = "/v1/jobs/extend", tag = "jobs", operation_id = "extend_jobs",
-    request_body = ExtendJobsRequest,
-    responses((status = 200, body = JobResults)),
-)]
 pub(super) async fn extend(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
     let report: ExtendJobsRequest = x.json()?;
     check_worker(&report.worker)?;
     reports::divide(&x, report).await
 }
 
-/// Gives jobs back that will not be done; others get them at once.
-#[utoipa::path(
-    post, path = "/v1/jobs/return", tag = "jobs", operation_id = "return_jobs",
-    request_body = ReturnJobsRequest,
-    responses((status = 200, body = JobResults)),
-)]
 pub(super) async fn give_back(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
     let report: ReturnJobsRequest = x.json()?;
     check_worker(&report.worker)?;
     reports::divide(&x, report).await
 }
 
 impl Reported for CompleteJobsRequest {
-    const TARGET: &'static str = "/v1/jobs/complete";
     type Job = CompletedJob;
 
     fn jobs(&mut self) -> &mut Vec<CompletedJob> {
@@ -146,7 +109,6 @@ impl Reported for CompleteJobsRequest {
 }
 
 impl Reported for FailJobsRequest {
-    const TARGET: &'static str = "/v1/jobs/fail";
     type Job = FailedJob;
 
     fn jobs(&mut self) -> &mut Vec<FailedJob> {
@@ -168,7 +130,6 @@ impl Reported for FailJobsRequest {
 }
 
 impl Reported for ExtendJobsRequest {
-    const TARGET: &'static str = "/v1/jobs/extend";
     type Job = LeasedJob;
 
     fn jobs(&mut self) -> &mut Vec<LeasedJob> {
@@ -187,7 +148,6 @@ impl Reported for ExtendJobsRequest {
 }
 
 impl Reported for ReturnJobsRequest {
-    const TARGET: &'static str = "/v1/jobs/return";
     type Job = LeasedJob;
 
     fn jobs(&mut self) -> &mut Vec<LeasedJob> {
@@ -208,9 +168,7 @@ fn leased(LeasedJob { job, lease }: LeasedJob) -> JobLease {
 }
 
 async fn results(x: &Exchange<'_>, request: Request) -> Result<JobResults> {
-    let Answer::JobResults(results) = x.ask(request).await? else {
-        return Err(Refused::strange_answer());
-    };
+    let Answer::JobResults(results) = x.ask(request).await? else { return strange() };
     Ok(convert::job_results(results))
 }
 

@@ -16,10 +16,13 @@ use hyper::{Method, StatusCode};
 use legwork_model::id::ServerId;
 
 use super::App;
+use super::body::{self, Incoming};
 use super::exchange::Exchange;
 use super::reply::{Refused, Reply, Result};
+use super::route::Route;
 use super::starts::INSTANCE;
-use crate::peer::{Answered, Header, NotPassed, Passed};
+use crate::peer::{Answered, From, Header, NotPassed, Passed};
+use crate::status::Phase;
 
 /// How often a request may be passed on: where it belongs can change while it is on its way.
 const HOPS_MAX: u32 = 4;
@@ -53,8 +56,15 @@ pub(super) async fn pass_on(
     relay(app, head, body, more, |passed| links.pass_on(to, passed)).await
 }
 
+/// Whether another process hosts the server now, and has to answer.
+pub(super) fn is_away(x: &Exchange<'_>) -> bool {
+    x.app.status.phase() == Phase::Away && !x.route.is_of_the_process
+}
+
 /// Has the process answer that holds the server of this one.
-pub(super) async fn pass_on_home(app: &Arc<App>, head: &Parts, body: Bytes) -> Result {
+pub(super) async fn pass_on_home(x: &Exchange<'_>, body: impl Incoming) -> Result {
+    let (app, head) = (x.app, x.head);
+    let body = body::read(body, BODY_BYTES_MAX).await?;
     let Some(links) = &app.links else { return Err(not_passed(&NotPassed::Unknown(ServerId(0)))) };
     relay(app, head, body, None, |passed| links.pass_on_home(passed)).await
 }
@@ -114,11 +124,14 @@ pub(super) async fn ask_in_turn(x: &Exchange<'_>, to: ServerId, target: &str) ->
     pass_on(x.app, to, &head, Bytes::new(), None).await
 }
 
-/// What the server that has passed a request on knows of the catalog is to be known here.
-pub(super) async fn catch_up_with(app: &App, headers: &HeaderMap) {
-    let known = headers.get(&CATALOG).and_then(|value| value.to_str().ok());
+/// Waits until the catalog here is as long as that of the server that relayed the request.
+pub(super) async fn catch_up_with_sender(x: &Exchange<'_>) {
+    if x.head.extensions.get::<From>().is_none() {
+        return;
+    }
+    let known = x.head.headers.get(&CATALOG).and_then(|value| value.to_str().ok());
     if let Some(records) = known.and_then(|text| text.parse().ok()) {
-        catch_up(app, records).await;
+        catch_up(x.app, records).await;
     }
 }
 
@@ -164,9 +177,28 @@ fn headers(headers: &HeaderMap, hops: u32) -> impl Iterator<Item = Header> {
     own.map(move |(name, value)| header(name, value.as_bytes())).chain([hops])
 }
 
-/// For the server that has passed the request on.
-pub(super) fn with_catalog(app: &App, reply: Reply) -> Reply {
-    reply.with_header(CATALOG.clone(), HeaderValue::from(app.status.catalog()))
+/// Relays a refused request to the server that can carry it out, if the refusal names one.
+pub(super) async fn pass_on_refused(
+    app: &Arc<App>,
+    head: &Parts,
+    body: Bytes,
+    result: Result,
+) -> Result {
+    match result {
+        Err(Refused { at: Some(to), .. }) if app.links.is_some() => {
+            pass_on(app, to, head, body, None).await
+        }
+        result => result,
+    }
+}
+
+/// Tells the server that relayed a catalog change how long the catalog is: it waits for the change.
+pub(super) fn tell_catalog(app: &App, head: &Parts, route: &Route, result: Result) -> Result {
+    let is_awaited = route.writes_catalog && head.extensions.get::<From>().is_some();
+    result.map(|reply| match is_awaited {
+        true => reply.with_header(CATALOG.clone(), HeaderValue::from(app.status.catalog())),
+        false => reply,
+    })
 }
 
 /// The answer, and how much of the catalog it rests on.

@@ -12,13 +12,13 @@ use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, W
 use hyper::{Response, StatusCode};
 use legwork_api::Problem;
 use legwork_api::deadlines::Deadline;
+use legwork_api::endpoints::Verb;
 use legwork_model::id::ServerId;
 use legwork_site::{Kind, Refusal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
-use super::route::Verb;
 use crate::convert;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -109,7 +109,7 @@ impl Reply {
 
     /// What another server has answered, or its refusal.
     pub(crate) fn into_json<T: DeserializeOwned>(self) -> Result<T> {
-        let Content::Whole(body) = &self.body else { return Err(Refused::strange_answer()) };
+        let Content::Whole(body) = &self.body else { return strange() };
         if self.status.is_success() {
             return serde_json::from_slice(body).map_err(|error| Refused::fault(&error));
         }
@@ -171,11 +171,6 @@ impl Refused {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail)
     }
 
-    /// The site answered something else than it was asked for.
-    pub(crate) fn strange_answer() -> Self {
-        Self::fault(&"an answer of the wrong kind")
-    }
-
     pub(crate) fn into_problem(self) -> Problem {
         *self.problem
     }
@@ -193,6 +188,11 @@ impl Refused {
     pub(crate) fn code(&self) -> &str {
         &self.problem.code
     }
+}
+
+/// The site answered something else than it was asked for.
+pub(crate) fn strange<T>() -> Result<T> {
+    Err(Refused::fault(&"an answer of the wrong kind"))
 }
 
 impl From<Refusal> for Refused {

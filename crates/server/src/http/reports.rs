@@ -16,13 +16,11 @@ use tokio::task::JoinSet;
 use super::exchange::Exchange;
 use super::gather::posted;
 use super::relay::not_passed;
-use super::reply::{self, Refused, Reply};
+use super::reply::{self, Refused, Reply, strange};
 use crate::peer::{Answered, Links, Passed};
 
 /// A report about several jobs.
 pub(super) trait Reported: Serialize + DeserializeOwned + Clone {
-    /// Where it is sent.
-    const TARGET: &'static str;
     type Job;
 
     fn jobs(&mut self) -> &mut Vec<Self::Job>;
@@ -61,7 +59,7 @@ pub(super) async fn divide<R: Reported>(x: &Exchange<'_>, mut report: R) -> repl
     for (giver, mut part) in parts {
         let (len, links) = (part.jobs().len(), links.clone());
         let body = serde_json::to_vec(&part).map_err(|error| Refused::fault(&error))?;
-        let passed = posted(x, R::TARGET, body);
+        let passed = posted(x, x.route.path, body);
         asked.spawn(async move { (giver, each(pass_on(&links, giver, passed).await, len)) });
     }
     if let Some(mut own) = own {
@@ -71,7 +69,7 @@ pub(super) async fn divide<R: Reported>(x: &Exchange<'_>, mut report: R) -> repl
             // It moves to another process: whoever reports need not know.
             Err(Refused { at: Some(server), .. }) => {
                 let body = serde_json::to_vec(&again).map_err(|error| Refused::fault(&error))?;
-                pass_on(links, server, posted(x, R::TARGET, body)).await
+                pass_on(links, server, posted(x, x.route.path, body)).await
             }
             Err(refused) => Err(refused.into_problem()),
         };
@@ -100,7 +98,7 @@ async fn pass_on(links: &Links, to: ServerId, passed: Passed) -> Result<Vec<JobR
 fn each(results: Result<Vec<JobResult>, Problem>, len: usize) -> Vec<JobResult> {
     match results {
         Ok(results) if results.len() == len => results,
-        Ok(_) => each(Err(Refused::strange_answer().into_problem()), len),
+        Ok(_) => each(strange().map_err(Refused::into_problem), len),
         Err(problem) => (0..len).map(|_| Err(problem.clone()).into()).collect(),
     }
 }

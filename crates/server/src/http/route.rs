@@ -1,185 +1,110 @@
-//! The paths a server knows.
+//! From method and path to the row of the table.
 //!
-//! Invariant: one table. The OpenAPI document, the metrics and the refusals of wrong paths and
-//! methods all follow from it, and a test holds the document against it.
+//! Invariant: a request that fits no row is answered with the nearest path, or the methods of its path.
 
 use hyper::Method;
+use legwork_api::endpoints::{Body, Endpoint, Schemas, Verb};
 use legwork_model::yaml::nearest;
+use utoipa::openapi::Content;
 
-/// One operation: its method, its path and what it is.
-#[derive(Debug, PartialEq, Eq)]
+use super::endpoints::{Operation, ROUTES};
+use super::query::Parameter;
+
+/// One endpoint: how it is reached, what a caller needs, and what the OpenAPI document says of it.
 pub(crate) struct Route {
     pub(crate) verb: Verb,
-    /// Segments in braces stand for any text.
+    /// A segment in braces stands for any text.
     pub(crate) path: &'static str,
+    /// The path up to its braces, if there are any, and what follows them.
+    pub(super) before: &'static str,
+    pub(super) after: Option<&'static str>,
     pub(crate) operation: Operation,
-    /// Where the braces are, looked for once.
-    braces: Option<(usize, usize)>,
+    pub(crate) needs: Needs,
+    pub(crate) parameters: &'static [Parameter],
+    /// The limit of the body.
+    pub(crate) size: Size,
+    /// It concerns the process, also while another process hosts the server.
+    pub(crate) is_of_the_process: bool,
+    pub(crate) writes_catalog: bool,
+    /// The token of a letter counts for it.
+    pub(crate) is_for_letters: bool,
+    pub(crate) is_for_schedules: bool,
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static [&'static str],
+    pub(crate) tag: &'static str,
+    /// Describes the segment in braces, if its name is not enough.
+    pub(crate) segment: &'static str,
+    /// Of success, with a description where the code is not enough. By default 200, or 204 without a body.
+    pub(crate) statuses: &'static [(u16, &'static str)],
+    /// Of a YAML body.
+    pub(crate) example: &'static str,
+    pub(crate) takes: fn(&mut Schemas) -> Vec<(&'static str, Content)>,
+    pub(crate) answers: fn(&mut Schemas) -> Vec<(&'static str, Content)>,
 }
 
+/// The scope that a token needs, if it is not `admin`. The site checks it, in the same step as the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
-    Get,
-    Post,
-    Put,
-    Delete,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
-    Complete,
-    Claim,
-    Release,
-    Delegate,
-    Item,
-    ItemFile,
-    ActivateJobs,
-    CompleteJobs,
-    FailJobs,
-    ExtendJobs,
-    ReturnJobs,
+pub(crate) enum Needs {
+    /// No token.
+    Open,
+    /// The signature of an executor instead of a token.
+    Signature,
+    /// Any scope.
+    Any,
+    Admin,
     Start,
-    Instances,
-    Instance,
-    History,
-    Suspend,
-    Resume,
-    Abort,
-    AskDeadline,
+    /// `work` as the agent of the item or the worklist.
+    Work,
+    Worker,
+    /// `work` as the person whose plan it is; for the plan of an executor `start` or `worker`.
     Plan,
-    Incidents,
-    Resolve,
-    Worklist,
-    WorklistEvents,
-    Deploy,
-    Definitions,
-    Definition,
-    DefinitionVersions,
-    PublishOrganisation,
-    Organisation,
-    OrganisationVersions,
-    PublishTopology,
-    Topology,
-    TopologyVersions,
-    Check,
-    Upload,
-    Download,
-    RegisterExecutor,
-    RemoveExecutor,
-    Executors,
-    SetPolicy,
-    Policies,
-    ReportTask,
-    PutSchedule,
-    RemoveSchedule,
-    PauseSchedule,
-    ResumeSchedule,
-    Schedule,
-    Schedules,
-    CreateToken,
-    Tokens,
-    RevokeToken,
-    WhoAmI,
-    Links,
-    Cluster,
-    Changes,
-    UndoChange,
-    PrepareMove,
-    Backup,
-    OpenApi,
-    DefinitionSchema,
-    OrganisationSchema,
-    TopologySchema,
-    Metrics,
-    Health,
-    Ready,
 }
 
-use Operation as Op;
-use Verb::{Delete, Get, Post, Put};
+/// Which of the limits counts for a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    Json,
+    Source,
+    File,
+}
 
-/// Those in use at every step of every instance come first.
-pub(crate) static ROUTES: [Route; 66] = [
-    route(Post, "/v1/work/{activity}/complete", Op::Complete),
-    route(Post, "/v1/jobs/activate", Op::ActivateJobs),
-    route(Post, "/v1/jobs/complete", Op::CompleteJobs),
-    route(Post, "/v1/jobs/fail", Op::FailJobs),
-    route(Post, "/v1/jobs/extend", Op::ExtendJobs),
-    route(Post, "/v1/jobs/return", Op::ReturnJobs),
-    route(Post, "/v1/instances", Op::Start),
-    route(Get, "/v1/instances", Op::Instances),
-    route(Get, "/v1/instances/{instance}", Op::Instance),
-    route(Get, "/v1/instances/{instance}/history", Op::History),
-    route(Post, "/v1/instances/{instance}/suspend", Op::Suspend),
-    route(Post, "/v1/instances/{instance}/resume", Op::Resume),
-    route(Post, "/v1/instances/{instance}/abort", Op::Abort),
-    route(Get, "/v1/worklist", Op::Worklist),
-    route(Get, "/v1/worklist/events", Op::WorklistEvents),
-    route(Get, "/v1/work/{activity}", Op::Item),
-    route(Get, "/v1/work/{activity}/file", Op::ItemFile),
-    route(Post, "/v1/work/{activity}/claim", Op::Claim),
-    route(Post, "/v1/work/{activity}/release", Op::Release),
-    route(Post, "/v1/work/{activity}/delegate", Op::Delegate),
-    route(Post, "/v1/deadlines", Op::AskDeadline),
-    route(Get, "/v1/plans/{name}", Op::Plan),
-    route(Get, "/v1/incidents", Op::Incidents),
-    route(Post, "/v1/activities/{activity}/resolve", Op::Resolve),
-    route(Post, "/v1/definitions", Op::Deploy),
-    route(Get, "/v1/definitions", Op::Definitions),
-    route(Get, "/v1/definitions/{process}", Op::Definition),
-    route(Get, "/v1/definitions/{process}/versions", Op::DefinitionVersions),
-    route(Put, "/v1/organisation", Op::PublishOrganisation),
-    route(Get, "/v1/organisation", Op::Organisation),
-    route(Get, "/v1/organisation/versions", Op::OrganisationVersions),
-    route(Put, "/v1/topology", Op::PublishTopology),
-    route(Get, "/v1/topology", Op::Topology),
-    route(Get, "/v1/topology/versions", Op::TopologyVersions),
-    route(Post, "/v1/check", Op::Check),
-    route(Put, "/v1/files", Op::Upload),
-    route(Get, "/v1/files/{blob}", Op::Download),
-    route(Post, "/v1/executors/{name}/results", Op::ReportTask),
-    route(Put, "/v1/executors/{name}", Op::RegisterExecutor),
-    route(Delete, "/v1/executors/{name}", Op::RemoveExecutor),
-    route(Get, "/v1/executors", Op::Executors),
-    route(Put, "/v1/policies/{type}", Op::SetPolicy),
-    route(Get, "/v1/policies", Op::Policies),
-    route(Put, "/v1/schedules/{name}", Op::PutSchedule),
-    route(Delete, "/v1/schedules/{name}", Op::RemoveSchedule),
-    route(Post, "/v1/schedules/{name}/pause", Op::PauseSchedule),
-    route(Post, "/v1/schedules/{name}/resume", Op::ResumeSchedule),
-    route(Get, "/v1/schedules/{name}", Op::Schedule),
-    route(Get, "/v1/schedules", Op::Schedules),
-    route(Post, "/v1/tokens", Op::CreateToken),
-    route(Get, "/v1/tokens", Op::Tokens),
-    route(Delete, "/v1/tokens/{name}", Op::RevokeToken),
-    route(Get, "/v1/whoami", Op::WhoAmI),
-    route(Get, "/v1/cluster/links", Op::Links),
-    route(Get, "/v1/cluster", Op::Cluster),
-    route(Get, "/v1/cluster/changes", Op::Changes),
-    route(Post, "/v1/cluster/changes/undo", Op::UndoChange),
-    route(Post, "/v1/cluster/prepare", Op::PrepareMove),
-    route(Get, "/v1/backup", Op::Backup),
-    route(Get, "/v1/schema/definition.json", Op::DefinitionSchema),
-    route(Get, "/v1/schema/organisation.json", Op::OrganisationSchema),
-    route(Get, "/v1/schema/topology.json", Op::TopologySchema),
-    route(Get, "/openapi.json", Op::OpenApi),
-    route(Get, "/metrics", Op::Metrics),
-    route(Get, "/health", Op::Health),
-    route(Get, "/ready", Op::Ready),
-];
-
-const fn route(verb: Verb, path: &'static str, operation: Operation) -> Route {
-    let (mut open, mut place) = (None, 0);
-    let mut braces = None;
-    while place < path.len() {
-        match (path.as_bytes()[place], open) {
-            (b'{', _) => open = Some(place),
-            (b'}', Some(open)) => braces = Some((open, place)),
-            _ => {}
+impl Route {
+    pub(super) const fn new<P: ?Sized, Q: Body, A: Body>(
+        endpoint: &Endpoint<P, Q, A>,
+        operation: Operation,
+        needs: Needs,
+    ) -> Self {
+        Self {
+            verb: endpoint.verb,
+            path: endpoint.path,
+            before: endpoint.before,
+            after: endpoint.after,
+            operation,
+            needs,
+            parameters: &[],
+            size: Size::Json,
+            is_of_the_process: false,
+            writes_catalog: false,
+            is_for_letters: false,
+            is_for_schedules: false,
+            name: "",
+            about: &[],
+            tag: "",
+            segment: "",
+            statuses: &[],
+            example: "",
+            takes: Q::contents,
+            answers: A::contents,
         }
-        place += 1;
     }
-    Route { verb, path, operation, braces }
+
+    /// Whether a path fits; if so, what stands for the segment in braces, if there is one.
+    fn matches<'p>(&self, path: &'p str) -> Option<Option<&'p str>> {
+        let rest = path.strip_prefix(self.before)?;
+        let Some(after) = self.after else { return rest.is_empty().then_some(None) };
+        let parameter = rest.strip_suffix(after)?;
+        (!parameter.is_empty() && !parameter.contains('/')).then_some(Some(parameter))
+    }
 }
 
 /// Why a request reaches no operation.
@@ -196,15 +121,16 @@ pub(crate) fn find<'p>(
     method: &Method,
     path: &'p str,
 ) -> Result<(&'static Route, Option<&'p str>), Astray> {
-    let verb = Verb::of(method);
-    let mut allowed = Vec::new();
-    for route in &ROUTES {
-        let Some(parameter) = route.matches(path) else { continue };
-        if Some(route.verb) == verb {
-            return Ok((route, parameter));
+    let verbs = [Verb::Get, Verb::Post, Verb::Put, Verb::Delete];
+    if let Some(verb) = verbs.into_iter().find(|verb| verb.name() == method.as_str()) {
+        for route in ROUTES.iter().filter(|route| route.verb == verb) {
+            if let Some(parameter) = route.matches(path) {
+                return Ok((route, parameter));
+            }
         }
-        allowed.push(route.verb);
     }
+    let others = ROUTES.iter().filter(|route| route.matches(path).is_some());
+    let allowed: Vec<Verb> = others.map(|route| route.verb).collect();
     if allowed.is_empty() {
         return Err(Astray::NoSuchPath { nearest: nearest_path(path) });
     }
@@ -230,50 +156,18 @@ fn nearest_parted(path: &str) -> Option<&'static str> {
     })
 }
 
-impl Route {
-    /// Whether a path fits; if so, what stands for the segment in braces, if there is one.
-    fn matches<'p>(&self, path: &'p str) -> Option<Option<&'p str>> {
-        let Some((open, close)) = self.braces else {
-            return (self.path == path).then_some(None);
-        };
-        let parameter =
-            path.strip_prefix(&self.path[..open])?.strip_suffix(&self.path[close + 1..])?;
-        (!parameter.is_empty() && !parameter.contains('/')).then_some(Some(parameter))
-    }
-
-    /// Its place in the table.
-    pub(crate) fn index(&self) -> usize {
-        ROUTES.iter().position(|route| std::ptr::eq(route, self)).unwrap_or(ROUTES.len())
-    }
-}
-
-impl Verb {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Get => "GET",
-            Post => "POST",
-            Put => "PUT",
-            Delete => "DELETE",
-        }
-    }
-
-    fn of(method: &Method) -> Option<Self> {
-        [Get, Post, Put, Delete].into_iter().find(|verb| verb.name() == method.as_str())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_route_is_found_by_its_own_path() {
-        for route in &ROUTES {
+        for (place, route) in ROUTES.iter().enumerate() {
             let path = route.path.split('/').map(|s| if s.starts_with('{') { "x:y" } else { s });
             let path = path.collect::<Vec<_>>().join("/");
             let method = Method::from_bytes(route.verb.name().as_bytes()).unwrap();
             let (found, parameter) = find(&method, &path).unwrap();
-            assert_eq!(found, route);
+            assert_eq!((found.operation as usize, found.path), (place, route.path));
             assert_eq!(parameter, route.path.contains('{').then_some("x:y"));
         }
     }
@@ -289,18 +183,20 @@ mod tests {
             ("/something/else/entirely", None),
             ("/", None),
         ] {
-            assert_eq!(find(&Method::POST, path), Err(Astray::NoSuchPath { nearest }), "{path}");
+            let astray = find(&Method::POST, path).err();
+            assert_eq!(astray, Some(Astray::NoSuchPath { nearest }), "{path}");
         }
     }
 
     #[test]
     fn a_wrong_method_is_answered_with_the_right_ones() {
         for (method, path, allowed) in [
-            (Method::DELETE, "/v1/instances", vec![Post, Get]),
-            (Method::GET, "/v1/jobs/activate", vec![Post]),
-            (Method::PATCH, "/health", vec![Get]),
+            (Method::DELETE, "/v1/instances", vec![Verb::Post, Verb::Get]),
+            (Method::GET, "/v1/jobs/activate", vec![Verb::Post]),
+            (Method::PATCH, "/health", vec![Verb::Get]),
         ] {
-            assert_eq!(find(&method, path), Err(Astray::WrongMethod { allowed }), "{path}");
+            let astray = find(&method, path).err();
+            assert_eq!(astray, Some(Astray::WrongMethod { allowed }), "{path}");
         }
     }
 }

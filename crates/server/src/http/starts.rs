@@ -7,7 +7,7 @@
 use hyper::StatusCode;
 use hyper::header::HeaderName;
 use legwork_api::deadlines::{self, DeadlineRequest};
-use legwork_api::instances::{StartRequest, Started};
+use legwork_api::instances::StartRequest;
 use legwork_model::event::Deadline;
 use legwork_model::id::{AgentId, InstanceId, ServerId};
 use legwork_placement::Map;
@@ -19,7 +19,7 @@ use super::exchange::Exchange;
 use super::files::require_stored;
 use super::instances::view;
 use super::relay;
-use super::reply::{Refused, Reply, Result};
+use super::reply::{Refused, Reply, Result, strange};
 use crate::convert;
 use crate::ids::{Front, NoRandomness, key_spread, key_stream, start_digest};
 use crate::peer::Header;
@@ -40,18 +40,7 @@ pub(super) enum Purpose {
     Ask,
 }
 
-/// Starts an instance of a process.
-#[utoipa::path(
-    post, path = "/v1/instances", tag = "instances", operation_id = "start",
-    params(("Idempotency-Key" = Option<String>, Header, description = "A repetition with the \
-        same key and content, at any server of the same domain, answers the instance that the \
-        first one started; a start of the same process with the key and another content is refused")),
-    request_body = StartRequest,
-    responses((status = 201, body = Started), (status = 200, body = Started,
-        description = "The same request had started it before")),
-)]
 pub(super) async fn start(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
     let request: StartRequest = x.json()?;
     let key = key(&x, &request)?;
     at_its_server(&x, request, key, Purpose::Start).await
@@ -93,7 +82,7 @@ pub(super) async fn at_its_server(
             started => return started,
         }
     }
-    last.unwrap_or_else(|| Err(Refused::strange_answer()))
+    last.unwrap_or_else(strange)
 }
 
 /// Starts an instance at this server, or has the one answer that knows the key from before the weights
@@ -163,9 +152,7 @@ async fn ask_here(x: &Exchange<'_>, request: StartRequest, instance: InstanceId)
     require_stored(x, &start.data).await?;
     start.wait_until = None;
     start.deadline.iter_mut().for_each(|wish| wish.ask_only = true);
-    let Answer::Deadline(view) = x.ask(Request::Start(start)).await? else {
-        return Err(Refused::strange_answer());
-    };
+    let Answer::Deadline(view) = x.ask(Request::Start(start)).await? else { return strange() };
     Reply::json(&convert::deadline(*view))
 }
 
@@ -278,8 +265,6 @@ fn is_up(x: &Exchange<'_>, server: ServerId) -> bool {
 }
 
 fn started(answer: Answer) -> Result<(InstanceInfo, bool)> {
-    let Answer::Started { instance, repeated } = answer else {
-        return Err(Refused::strange_answer());
-    };
+    let Answer::Started { instance, repeated } = answer else { return strange() };
     Ok((*instance, repeated))
 }

@@ -27,20 +27,9 @@ const PIECE_BYTES: usize = 64 << 10;
 /// How long the metrics wait for figures that only the thread that decides has.
 const FIGURES_WAIT: Duration = Duration::from_secs(1);
 
-/// A backup of the whole store of one server, taken while it runs. The file ends with a checksum. A
-/// process that holds guests as well has a store for each: `GET /v1/cluster` tells whose host it is.
-#[utoipa::path(
-    get, path = "/v1/backup", tag = "system", operation_id = "backup",
-    params((
-        "server" = Option<String>, Query,
-        description = "A guest of the server that is asked, instead of that server itself",
-    )),
-    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")),
-)]
 pub(super) async fn backup(x: Exchange<'_>) -> Result {
-    let query = x.query(&["server"])?;
     x.order(Request::RequireAdmin).await?;
-    let (store, name) = match query.text("server") {
+    let (store, name) = match x.query.text("server") {
         None => (files::store(x.app)?, "legwork"),
         Some(name) => (held(&x, name)?, name),
     };
@@ -110,56 +99,11 @@ impl Write for Pieces {
     }
 }
 
-/// This document.
-#[utoipa::path(
-    get, path = "/openapi.json", tag = "system", operation_id = "openapi", security(()),
-    responses((status = 200, body = Object, content_type = "application/json")),
-)]
-pub(super) fn openapi(x: &Exchange<'_>) -> Result {
-    x.query(&[])?;
+pub(super) async fn openapi(_: Exchange<'_>) -> Result {
     Reply::document(documents::openapi())
 }
 
-/// The JSON Schema of definitions, for editors.
-#[utoipa::path(
-    get, path = "/v1/schema/definition.json", tag = "system", operation_id = "definition_schema",
-    security(()),
-    responses((status = 200, body = Object, content_type = "application/json")),
-)]
-pub(super) fn definition_schema(x: &Exchange<'_>) -> Result {
-    x.query(&[])?;
-    Reply::document(documents::definition_schema())
-}
-
-/// The JSON Schema of organisations, for editors.
-#[utoipa::path(
-    get, path = "/v1/schema/organisation.json", tag = "system",
-    operation_id = "organisation_schema", security(()),
-    responses((status = 200, body = Object, content_type = "application/json")),
-)]
-pub(super) fn organisation_schema(x: &Exchange<'_>) -> Result {
-    x.query(&[])?;
-    Reply::document(documents::organisation_schema())
-}
-
-/// The JSON Schema of topologies, for editors.
-#[utoipa::path(
-    get, path = "/v1/schema/topology.json", tag = "system",
-    operation_id = "topology_schema", security(()),
-    responses((status = 200, body = Object, content_type = "application/json")),
-)]
-pub(super) fn topology_schema(x: &Exchange<'_>) -> Result {
-    x.query(&[])?;
-    Reply::document(documents::topology_schema())
-}
-
-/// What the server counts, in the text format of Prometheus.
-#[utoipa::path(
-    get, path = "/metrics", tag = "system", operation_id = "metrics", security(()),
-    responses((status = 200, body = String, content_type = "text/plain")),
-)]
 pub(super) async fn metrics(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
     let figures = Figures::new();
     show_figures(x.app, None, &figures).await;
     let host = x.app.links.as_ref().map(|links| &links.host);
@@ -192,23 +136,11 @@ async fn show_figures(app: &App, guest: Option<&str>, figures: &Figures) {
     drop(tokio::time::timeout(FIGURES_WAIT, gathered).await);
 }
 
-/// The process is alive.
-#[utoipa::path(
-    get, path = "/health", tag = "system", operation_id = "health", security(()),
-    responses((status = 200, body = Health)),
-)]
-pub(super) fn health(x: &Exchange<'_>) -> Result {
-    x.query(&[])?;
+pub(super) async fn health(_: Exchange<'_>) -> Result {
     Reply::json(&Health { version: env!("CARGO_PKG_VERSION").to_owned() })
 }
 
-/// The server has recovered and stores; if not, the problem says what it is waiting for.
-#[utoipa::path(
-    get, path = "/ready", tag = "system", operation_id = "ready", security(()),
-    responses((status = 200, body = Ready)),
-)]
-pub(super) fn ready(x: &Exchange<'_>) -> Result {
-    x.query(&[])?;
+pub(super) async fn ready(x: Exchange<'_>) -> Result {
     if x.app.gate.is_stopping() {
         return Err(Refused::unavailable("stopping", "the server is stopping".to_owned()));
     }

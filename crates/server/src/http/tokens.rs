@@ -7,20 +7,13 @@ use legwork_api::tokens::{NewToken, TokenList, TokenRequest, WhoAmI};
 use legwork_site::{Answer, Request, Scope, UnknownScope};
 
 use super::exchange::Exchange;
-use super::reply::{Refused, Reply, Result};
+use super::reply::{Refused, Reply, Result, strange};
 use crate::convert;
 use crate::ids::draw_token;
 
 const SCOPES_MAX: usize = 100;
 
-/// Makes a token. From the first one on, nothing goes without.
-#[utoipa::path(
-    post, path = "/v1/tokens", tag = "tokens", operation_id = "create_token",
-    request_body = TokenRequest,
-    responses((status = 201, body = NewToken)),
-)]
 pub(super) async fn create(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
     let TokenRequest { name, scopes } = x.json()?;
     if scopes.is_empty() || scopes.len() > SCOPES_MAX {
         let detail = format!("a token has 1 to {SCOPES_MAX} scopes");
@@ -35,48 +28,22 @@ pub(super) async fn create(x: Exchange<'_>) -> Result {
     Reply::json_with(StatusCode::CREATED, &NewToken { name, token })
 }
 
-/// The tokens there are, by name, without their secrets.
-#[utoipa::path(
-    get, path = "/v1/tokens", tag = "tokens", operation_id = "tokens",
-    params(
-        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000),
-        ("cursor" = Option<String>, Query, description = "`next` of the page before"),
-    ),
-    responses((status = 200, body = TokenList)),
-)]
 pub(super) async fn list(x: Exchange<'_>) -> Result {
-    let query = x.query(&["limit", "cursor"])?;
-    let (after, limit) = (query.text("cursor").map(str::to_owned), query.limit()?);
-    let Answer::Tokens { tokens, more } = x.ask(Request::Tokens { after, limit }).await? else {
-        return Err(Refused::strange_answer());
-    };
+    let (after, limit) = (x.query.text("cursor").map(str::to_owned), x.query.limit()?);
+    let answer = x.ask(Request::Tokens { after, limit }).await?;
+    let Answer::Tokens { tokens, more } = answer else { return strange() };
     let next = tokens.last().filter(|_| more).map(|last| last.name.clone());
     Reply::json(&TokenList { tokens: tokens.into_iter().map(convert::token).collect(), next })
 }
 
-/// Takes a token back.
-#[utoipa::path(
-    delete, path = "/v1/tokens/{name}", tag = "tokens", operation_id = "revoke_token",
-    params(("name" = String, Path)),
-    responses((status = 204)),
-)]
 pub(super) async fn revoke(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
     let name = x.name()?;
     x.order(Request::RevokeToken { name: name.clone() }).await?;
     tracing::info!(%name, "token revoked");
     Reply::done()
 }
 
-/// Who the caller is and what they may do.
-#[utoipa::path(
-    get, path = "/v1/whoami", tag = "tokens", operation_id = "whoami",
-    responses((status = 200, body = WhoAmI)),
-)]
 pub(super) async fn whoami(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
-    let Answer::Caller { name, scopes } = x.ask(Request::WhoAmI).await? else {
-        return Err(Refused::strange_answer());
-    };
+    let Answer::Caller { name, scopes } = x.ask(Request::WhoAmI).await? else { return strange() };
     Reply::json(&WhoAmI { name, scopes: scopes.iter().map(ToString::to_string).collect() })
 }

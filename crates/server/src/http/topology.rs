@@ -5,8 +5,7 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use legwork_api::cluster::{DryRun, Method, TopologyAnswer};
-use legwork_api::definitions::{Source, VersionList};
+use legwork_api::cluster::{DryRun, TopologyAnswer};
 use legwork_api::topology::{Domain, LinkCost, ServerAddress, Topology};
 use legwork_model::event;
 use legwork_model::id::DomainId;
@@ -17,28 +16,11 @@ use super::cluster;
 use super::definitions::versions;
 use super::exchange::Exchange;
 use super::gather::pages;
-use super::reply::{Refused, Reply, Result};
+use super::reply::{Refused, Reply, Result, strange};
 use crate::convert;
 
-/// Puts a topology in force at all servers: the next epoch. What moves instances or servers is a
-/// change, which is under way when this is answered (202).
-#[utoipa::path(
-    put, path = "/v1/topology", tag = "cluster", operation_id = "publish_topology",
-    params(
-        ("method" = Option<Method>, Query, description = "For which instances new weights count"),
-        ("dry_run" = Option<bool>, Query, description = "Only tell what it would change"),
-        ("without" = Option<String>, Query, description = "Servers that are down for good, with commas between them"),
-        ("here" = Option<bool>, Query, description = "With `dry_run`: at this server alone"),
-    ),
-    request_body(content(
-        (String = "text/yaml", example = "topology: group\ndomains: …"),
-        (Source = "application/json"),
-    )),
-    responses((status = 200, body = TopologyAnswer), (status = 202, body = TopologyAnswer)),
-)]
 pub(super) async fn publish(x: Exchange<'_>) -> Result {
-    let query = x.query(&["method", "dry_run", "without", "here"])?;
-    let method = match query.text("method") {
+    let method = match x.query.text("method") {
         None => None,
         Some("since") => Some(event::Method::Since),
         Some("except") => Some(event::Method::Except),
@@ -47,8 +29,8 @@ pub(super) async fn publish(x: Exchange<'_>) -> Result {
             return Err(Refused::bad_request("bad_parameter", detail));
         }
     };
-    let dry_run = query.parsed("dry_run")?.unwrap_or(false);
-    let names = query.text("without").unwrap_or_default().split(',');
+    let dry_run = x.query.parsed("dry_run")?.unwrap_or(false);
+    let names = x.query.text("without").unwrap_or_default().split(',');
     let without = names.filter(|name| !name.is_empty()).map(Arc::from).collect();
     let source = x.source()?;
     let asked = PublishTopology { source, method, dry_run, without };
@@ -63,9 +45,9 @@ pub(super) async fn publish(x: Exchange<'_>) -> Result {
         let answer = TopologyAnswer { version, change, ..Default::default() };
         return Reply::json_with(StatusCode::ACCEPTED, &answer);
     }
-    let Answer::DryRun(own) = answer else { return Err(Refused::strange_answer()) };
+    let Answer::DryRun(own) = answer else { return strange() };
     let own = cluster::dry_run(&x, *own).await?;
-    if query.parsed("here")?.unwrap_or(false) {
+    if x.query.parsed("here")?.unwrap_or(false) {
         return Reply::json(&own);
     }
     let (parts, unreachable) = pages(&x, own).await;
@@ -75,23 +57,15 @@ pub(super) async fn publish(x: Exchange<'_>) -> Result {
     Reply::json(&TopologyAnswer { version, dry_run, ..Default::default() })
 }
 
-/// The topology in force, or another epoch of it.
-#[utoipa::path(
-    get, path = "/v1/topology", tag = "cluster", operation_id = "topology",
-    params(("epoch" = Option<u32>, Query, description = "Without one, the one in force")),
-    responses((status = 200, body = Topology)),
-)]
 pub(super) async fn show(x: Exchange<'_>) -> Result {
-    let epoch = x.query(&["epoch"])?.parsed("epoch")?;
+    let epoch = x.query.parsed("epoch")?;
     let answer = x.ask(Request::Topology { epoch }).await?;
     if let Answer::Topology { topology, source, here } = answer {
         let here = here.and_then(|here| topology.server(here));
         let server = here.map(|server| server.name.clone());
         return Reply::json(&Topology { server, ..shown(&topology, source) });
     }
-    let Answer::TopologyText { epoch, source } = answer else {
-        return Err(Refused::strange_answer());
-    };
+    let Answer::TopologyText { epoch, source } = answer else { return strange() };
     // Nothing is kept of an epoch of the past but its text.
     let read = move || (Placed::parse(&source).0.unwrap_or_default(), source);
     let read = tokio::task::spawn_blocking(read).await;
@@ -99,19 +73,9 @@ pub(super) async fn show(x: Exchange<'_>) -> Result {
     Reply::json(&shown(&Placed { epoch, ..topology }, source))
 }
 
-/// All epochs of the topology, oldest first.
-#[utoipa::path(
-    get, path = "/v1/topology/versions", tag = "cluster", operation_id = "topology_versions",
-    params(
-        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000),
-        ("cursor" = Option<u32>, Query, description = "`next` of the page before"),
-    ),
-    responses((status = 200, body = VersionList)),
-)]
 pub(super) async fn epochs(x: Exchange<'_>) -> Result {
-    let query = x.query(&["limit", "cursor"])?;
-    let after = query.parsed("cursor")?.unwrap_or(0);
-    versions(&x, Request::TopologyVersions { after, limit: query.limit()? }).await
+    let after = x.query.parsed("cursor")?.unwrap_or(0);
+    versions(&x, Request::TopologyVersions { after, limit: x.query.limit()? }).await
 }
 
 fn shown(topology: &Placed, source: Arc<str>) -> Topology {

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
+use legwork_api::endpoints;
 use legwork_api::problem::Problem;
 use legwork_api::work::CompleteRequest;
 use legwork_mail::{
@@ -262,7 +263,7 @@ impl Inbox {
             ..CompleteRequest::default()
         };
         let Ok(body) = serde_json::to_vec(&completion) else { return Done::Later };
-        let request = hyper::Request::post(format!("/v1/work/{}/complete", grant.activity))
+        let request = hyper::Request::post(endpoints::COMPLETE.at(&grant.activity).text())
             .header(AUTHORIZATION, format!("Mail {}", token.as_str()))
             .header(CONTENT_TYPE, "application/json")
             // The same reply is the same request, however often it is read.

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 
 use super::support::{Fixture, call};
 use crate::config::{Config, StoreChoice};
-use crate::http::route::ROUTES;
+use crate::http::endpoints::ROUTES;
 
 /// Words that make a request get further than noise does.
 const WORDS: [&str; 26] = [

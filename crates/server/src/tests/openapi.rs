@@ -14,7 +14,8 @@ use serde_json::{Value as Json, json};
 use super::support::{Answered, Call, Fixture, LETTER, OFFICE, PLAIN, call};
 use crate::backend;
 use crate::config::{Config, StoreChoice};
-use crate::http::route::{self, ROUTES};
+use crate::http::endpoints::ROUTES;
+use crate::http::route;
 
 /// Calls and holds the answers against the document.
 struct Reader {
@@ -118,7 +119,7 @@ async fn every_operation_answers_what_the_document_says() {
     start_periodically(&mut r).await;
     manage_tokens(&mut r).await;
     let Reader { f, seen, .. } = r;
-    for route in &ROUTES {
+    for route in ROUTES {
         let of = |good: bool| {
             seen.iter().any(|(method, path, status)| {
                 method == route.verb.name() && path == route.path && (*status < 300) == good
@@ -304,7 +305,7 @@ async fn refuse(r: &mut Reader, instance: &str) {
             .replace("{blob}", &"ab".repeat(32))
             .replace("{name}", "nobody")
     };
-    for route in &ROUTES {
+    for route in ROUTES {
         let line = format!("{} {}", route.verb.name(), filled(route.path));
         let answered = r.send(call(&line).json(json!({"agent": "ann", "to": "ben"}))).await;
         if answered.status < 300 {

@@ -144,9 +144,11 @@ fn parts<'b>(body: &'b [u8], boundary: &str) -> Vec<&'b [u8]> {
     loop {
         let at = body.len() - rest.len();
         let (line, after) = first_line(rest);
-        if line.starts_with(opens.as_bytes()) {
+        // The boundary of an inner multipart may begin with that of the outer one.
+        let ending = line.strip_prefix(opens.as_bytes()).map(<[u8]>::trim_ascii_end);
+        let is_last = ending.is_some_and(|ending| ending.starts_with(b"--"));
+        if is_last || ending == Some(b"") {
             parts.extend(begun.map(|begun: usize| &body[begun..at]));
-            let is_last = line[opens.len()..].starts_with(b"--");
             begun = (!is_last).then_some(body.len() - after.len());
             if is_last {
                 return parts;
@@ -310,6 +312,29 @@ mod tests {
     fn the_mails_that_one_answers_are_known_the_last_first() {
         let mail = read(b"In-Reply-To: <3@x>\nReferences: <1@x> (so)\n\t<2@x> <3@x>\n\nyes");
         assert_eq!(mail.answers, ["<3@x>", "<3@x>", "<2@x>", "<1@x>"]);
+    }
+
+    #[test]
+    fn a_boundary_that_begins_with_that_of_the_outer_multipart_is_another() {
+        let mail = read(
+            b"Content-Type: multipart/mixed; boundary=b\r\n\r\n--b \r\n\
+              Content-Type: multipart/related; boundary=b.REL\r\n\r\n--b.REL\r\n\
+              Content-Type: text/html\r\n\r\n<p>yes\r\n--b.REL--\r\n--b--\r\n",
+        );
+        assert_eq!((mail.text, mail.html.as_deref()), (None, Some("<p>yes\r\n")));
+    }
+
+    /// The stack of a test is 2 MiB, as that of the threads that read mail.
+    #[test]
+    fn parts_and_messages_nested_thousands_deep_are_read_to_the_end() {
+        let opened = |n| format!("Content-Type: multipart/mixed; boundary=b{n}\n\n--b{n}\n");
+        let multiparts: String = (0..6_000).map(opened).collect();
+        let messages = "Content-Type: message/rfc822\n\n".repeat(9_000);
+        let head = "Content-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\n";
+        let encoded = format!("{head}{}", BASE64.encode(&messages));
+        for mail in [multiparts, messages, encoded] {
+            assert_eq!(read(mail.as_bytes()).text, None);
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Takes a mail apart as far as a reply needs it: who, from where, the text.
 //!
 //! Invariant: whatever the bytes, it ends quickly and never panics. What cannot be understood is left
-//! out.
+//! out. See `docs/decisions/0046-libraries-looked-at-again.md` for why no library does this.
 
 use base64::Engine;
 use base64::engine::DecodePaddingMode;

@@ -111,7 +111,7 @@ fn links(text: &str) -> impl Iterator<Item = String> {
 
 /// Whether a file is of the half that decides and does no I/O.
 fn is_pure(path: &str) -> bool {
-    let pure = ["model", "engine", "mail", "org", "plan", "schedule", "site"];
+    let pure = ["model", "engine", "mail", "org", "placement", "plan", "schedule", "site"];
     pure.iter().any(|name| path.starts_with(&format!("crates/{name}/src/")))
 }
 

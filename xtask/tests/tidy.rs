@@ -41,7 +41,10 @@ fn pure_crates_read_no_clock_and_draw_no_numbers() {
         "rand::",
         "tokio",
         "std::fs",
-        "std::net",
+        "TcpStream",
+        "TcpListener",
+        "UdpSocket",
+        "ToSocketAddrs",
     ];
     refuse(&forbidden, is_pure);
 }

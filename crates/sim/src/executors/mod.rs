@@ -46,6 +46,7 @@ pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
     }
     world.calm();
     staff.calm();
+    staff.unset_policies(&mut world)?;
     finish(&mut staff, &mut cases, &mut world, &mut dice)?;
     report(&staff, &cases, &world)
 }

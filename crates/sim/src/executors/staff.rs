@@ -24,6 +24,7 @@ pub(crate) type Kinds = [&'static str; 3];
 
 const POLICIES: [&str; 6] =
     ["random", "round-robin", "weighted", "least-outstanding", "two-choices", "oxthas-3"];
+const LEARNING: &str = "ours";
 const EXECUTORS_MAX: usize = 7;
 /// The type of which there is little.
 pub(crate) const NOTED: usize = 1;
@@ -101,6 +102,18 @@ impl Staff {
                 Concern::SetPolicy { job: (*kind).into(), policy, recorded: dice.chance(50) };
             let said = world.ask_calmly(Request::Executor(concern))?;
             said.map_err(|refusal| refusal.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// A policy that learns nothing gives up tasks that wait at an executor for longer than its fixed timeout, again
+    /// and again: it need not come to an end.
+    pub(crate) fn unset_policies(&self, world: &mut World) -> Result<(), String> {
+        for kind in self.kinds {
+            let (job, policy) = (kind.into(), LEARNING.into());
+            let concern = Concern::SetPolicy { job, policy, recorded: false };
+            let reply = world.ask_calmly(Request::Executor(concern))?;
+            reply.map_err(|refusal| refusal.to_string())?;
         }
         Ok(())
     }

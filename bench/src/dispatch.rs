@@ -1,22 +1,22 @@
 //! `dispatch`: how long does it take to choose the executor of a task?
 //!
 //! 6, 100 and 10,000 executors, all of which may have the task. Each has done five tasks of each of five types
-//! at its own pace, and has up to six that it has not answered. What is measured is the choice alone; the book
-//! stays as it is. Invariant: who is chosen follows from the book, the tasks and a seed; the hash holds that
-//! a faster choice is the same choice.
+//! at its own pace, and has up to six that it has not answered. Only the choice is measured; the book does not
+//! change. Invariant: choices follow from the book, the tasks and a seed; the hash shows that a faster choice
+//! is the same choice.
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use legwork_model::time::Timestamp;
-use legwork_schedule::{Book, Candidate, Dice, ExecutorId, KindId, Learned, Policy, Task, named};
+use legwork_schedule::{Adaptive, Book, Candidate, Dice, ExecutorId, KindId, Policy, Task, named};
 
 use crate::report::{Row, rounded};
 use crate::usage::load_average;
 
-/// How many executors there are.
+/// The numbers of executors.
 pub const EXECUTORS: [usize; 3] = [6, 100, 10_000];
-/// Who chooses.
+/// The measured policies. Recorded rows have `adaptive` under its former name, `ours`.
 pub const POLICIES: [&str; 10] = [
     "random",
     "round-robin",
@@ -31,12 +31,12 @@ pub const POLICIES: [&str; 10] = [
 ];
 
 const KINDS: u32 = 5;
-/// Tasks that are chosen for, again and again.
+/// The tasks, used repeatedly.
 const TASKS: usize = 256;
-/// When everybody has answered what it has answered.
+/// After all answers.
 const NOW: Timestamp = Timestamp(1_000_000);
 
-/// So many decisions of a policy.
+/// Measures so many decisions of a policy.
 pub fn measure(name: &'static str, executors: usize, decisions: usize) -> Row {
     let load_average = load_average();
     let mut dice = Dice::new(executors as u64);
@@ -48,7 +48,7 @@ pub fn measure(name: &'static str, executors: usize, decisions: usize) -> Row {
         attempt: 0,
     };
     let tasks: Vec<Task> = (0..TASKS).map(task).collect();
-    let mut policy: Box<dyn Policy> = named(name, 1).unwrap_or_else(|| Box::<Learned>::default());
+    let mut policy: Box<dyn Policy> = named(name, 1).unwrap_or_else(|| Box::<Adaptive>::default());
     let mut hash = 0xCBF2_9CE4_8422_2325_u64;
     for task in tasks.iter().take(64) {
         let chosen = policy.choose(&book, task, &among, NOW).map_or(u64::MAX, |id| id.0.into());

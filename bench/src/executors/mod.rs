@@ -1,9 +1,9 @@
-//! `executors`: how soon is work done that two servers give to six executors, and is one result of each
-//! step counted, whatever happens to the executors?
+//! `executors`: how soon is work done that two servers assign to six executors, and does exactly one result of each
+//! step count, with and without faults of the executors?
 //!
-//! The second setting of experiment 001 as it really is: two servers, six executors, each a process of its
-//! own; case 3 of the paper, a step of which takes five milliseconds. Invariant: what the executors have written down
-//! and what the histories say is the same, or the measurement has failed.
+//! The second setting of experiment 001 with real processes: two servers, six executors; case 3 of the paper, one
+//! step of which takes five milliseconds. Invariant: the measurement fails if the ledgers of the executors and the
+//! histories differ.
 
 mod drawn;
 pub mod limits;
@@ -31,12 +31,12 @@ use crate::report::{Row, rounded};
 use crate::usage::load_average;
 use drawn::{Drawn, Sizes};
 
-/// Who chooses, in the order in which they are compared.
+/// The compared policies, in order. Recorded rows have `adaptive` under its former name, `ours`.
 pub const POLICIES: [&str; 6] =
     ["random", "round-robin", "least-outstanding", "two-choices", "oxthas-3", "ours"];
-/// What is so without saying.
+/// The default policy.
 const USUAL: &str = "ours";
-/// Cases that start at each server, as in the paper's experiments with failures.
+/// Starts at each server, as in the paper's experiments with failures.
 pub const CASES: usize = 200;
 
 const DEFINITION: &str = include_str!("../../processes/paper.yaml");
@@ -53,22 +53,22 @@ const WAIT: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const HISTORY_MAX: usize = 1_000;
 
-/// What is to be done, and what is to happen meanwhile.
+/// The work of a run, and its faults.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub policy: &'static str,
-    /// For each server.
+    /// Per server.
     pub cases: usize,
     pub disturbed: bool,
     pub seed: u64,
 }
 
-/// What has come of a plan.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     pub makespan: Duration,
     pub bound: Duration,
-    /// Attempts that failed, as the histories say.
+    /// Failed attempts in the histories.
     pub failures: usize,
     pub audit: Audit,
     load_average: Option<f64>,
@@ -124,14 +124,14 @@ pub async fn run(place: &Place, plan: Plan) -> Result<Outcome> {
     Ok(Outcome { makespan, bound: drawn.bound(), failures, audit, load_average })
 }
 
-/// So many servers, each of a domain of its own.
+/// A cluster of so many servers, each in a domain of its own.
 async fn cluster(place: &Place, definition: &str, servers: usize) -> Result<Cluster> {
     let domain = |name| Domain { name, transfer: "proven", weights: &[1], database: None };
     let domains: Vec<Domain<'_>> = ["east", "west"].into_iter().take(servers).map(domain).collect();
     Cluster::start(place, definition, &domains, Duration::ZERO).await
 }
 
-/// How many attempts failed, as the histories say, and what the ledgers of the executors say.
+/// The number of failed attempts in the histories, and the audit of the executors' ledgers.
 async fn audited(
     cluster: &Cluster,
     cases: &[InstanceId],
@@ -144,7 +144,7 @@ async fn audited(
     Ok((told.failures, ledger::audit(&ledgers, &told.completed)))
 }
 
-/// Six executors of different speeds that know both servers.
+/// Six executors of different speeds, registered at both servers.
 fn services(
     place: &Place,
     folder: &TempDir,
@@ -168,7 +168,7 @@ fn services(
     (0..EXECUTORS).map(service).collect()
 }
 
-/// All servers know so many executors.
+/// Waits until all servers know so many executors.
 async fn until_known(cluster: &Cluster, executors: usize) -> Result<()> {
     let since = Instant::now();
     for server in &cluster.servers {
@@ -181,7 +181,7 @@ async fn until_known(cluster: &Cluster, executors: usize) -> Result<()> {
     Ok(())
 }
 
-/// One policy for all types, at all servers.
+/// Sets one policy for all types, at all servers.
 async fn set_policy(cluster: &Cluster, policy: &str) -> Result<()> {
     if policy == USUAL {
         return Ok(());
@@ -201,7 +201,7 @@ async fn set_policy(cluster: &Cluster, policy: &str) -> Result<()> {
     Ok(())
 }
 
-/// Each server is given its cases in their intervals.
+/// Starts the cases of each server at their intervals.
 async fn start_all(cluster: &Cluster, drawn: &Drawn) -> Result<Vec<InstanceId>> {
     let mut starting = JoinSet::new();
     for (server, sizes) in cluster.servers.iter().zip(&drawn.sizes) {
@@ -229,7 +229,7 @@ fn request(sizes: &Sizes) -> StartRequest {
     StartRequest { process: "paper".into(), data, ..StartRequest::default() }
 }
 
-/// Answers how long it took from the first start to the last end.
+/// Returns the time from the first start to the last end.
 async fn until_ended(client: &Client, cases: &[InstanceId], begun: Instant) -> Result<Duration> {
     let (mut first, mut last) = (Timestamp(i64::MAX), Timestamp(0));
     for case in cases {
@@ -247,7 +247,7 @@ async fn until_ended(client: &Client, cases: &[InstanceId], begun: Instant) -> R
     Ok(last.since(first))
 }
 
-/// What histories tell.
+/// The contents of histories.
 #[derive(Debug, Default)]
 struct Told {
     failures: usize,

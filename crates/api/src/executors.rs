@@ -88,13 +88,13 @@ pub struct Regularly {
     pub takes: String,
 }
 
-/// Says who chooses the executors of a type of jobs.
+/// Sets the policy that chooses the executors of a type of jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyRequest {
-    /// By name: `ours`, `random`, `round-robin`, `weighted`, `least-outstanding`, `two-choices`, or
+    /// By name: `adaptive`, `random`, `round-robin`, `weighted`, `least-outstanding`, `two-choices`, or
     /// `oxthas-1` to `oxthas-6`.
-    #[schema(example = "ours")]
+    #[schema(example = "adaptive")]
     pub policy: String,
     /// Whether the history says of each assignment why it went where it went.
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! `legwork executors`: the services that do automatic steps, and what the server has learned of them.
+//! `legwork executors`: the services that do automatic steps, and their learned speeds.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ enum Command {
         /// The type of jobs
         #[arg(requires = "policy", value_name = "TYPE")]
         kind: Option<String>,
-        /// `ours` (the usual one, by what was learned of each), random, round-robin, weighted,
+        /// adaptive (the default, by what was learned of each), random, round-robin, weighted,
         /// least-outstanding, two-choices, oxthas-1 to oxthas-6: see docs/guide/executors.md
         policy: Option<String>,
         /// Have the history say of each assignment why it went where it went
@@ -151,7 +151,7 @@ async fn policies(context: &Context) -> Result<()> {
     let list = context.client.policies().await?;
     context.out.answer(&list, || {
         if list.policies.is_empty() {
-            return "all executors are chosen by what was learned of them (ours)\n".to_owned();
+            return "all executors are chosen by what was learned of them (adaptive)\n".to_owned();
         }
         let mut table = Table::new(&["TYPE", "POLICY", "REASONS"]);
         for of_type in &list.policies {
@@ -184,7 +184,7 @@ async fn show(context: &Context, name: &str) -> Result<()> {
     context.out.answer(&executor, || one(&executor))
 }
 
-/// All that is known of one: what it has said of itself, and below what was seen.
+/// Everything about one: its registration, and below its observations.
 fn one(executor: &ExecutorState) -> String {
     let mut said = Vec::new();
     said.extend(executor.url.clone().map(|url| ("address", url)));
@@ -243,7 +243,7 @@ fn row(executor: &ExecutorState, of_type: &ExecutorTypeState, is_first: bool) ->
     ]
 }
 
-/// What did not go well; of what is not confirmed cases wait.
+/// Problems; cases wait for unacknowledged verdicts.
 fn trouble(executor: &ExecutorState, of_type: &ExecutorTypeState, is_first: bool) -> String {
     let unconfirmed = if is_first { executor.unconfirmed.to_string() } else { String::new() };
     let counts = [
@@ -255,7 +255,7 @@ fn trouble(executor: &ExecutorState, of_type: &ExecutorTypeState, is_first: bool
     some.map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
 }
 
-/// How long a task of size 1 takes, in words.
+/// The service time of a task of size 1, in words.
 fn pace(ms: f64) -> String {
     if ms < 1_000.0 { format!("{ms:.1} ms") } else { format!("{:.1} s", ms / 1_000.0) }
 }

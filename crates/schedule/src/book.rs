@@ -1,8 +1,8 @@
-//! What an engine has seen of its executors: what it gave them, and what came back when.
+//! What an engine has observed of its executors: assignments, and when they were answered.
 //!
-//! Invariant: everything here follows from what executors registered with and from the engine's own
-//! assignments, time-outs and answers. What is outstanding at an executor is what it was given and has not
-//! answered, also after a time-out: a living executor still has it in its queue.
+//! Invariant: the book follows from registrations and from the engine's own assignments, time-outs and answers. An
+//! assignment is outstanding until it is answered, also after its time-out: a living executor still has the task in
+//! its queue.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use crate::executor::{Entries, Executor, Limits, NEW, half_life_ms};
 use crate::experience::Seen;
 use crate::{AssignmentId, Candidate, ExecutorId, KindId, Task};
 
-/// How many assignments that are not waited for any more are remembered of an executor.
-const GIVEN_UP_MAX: usize = 1_024;
+/// The most abandoned assignments that are remembered per executor.
+const ABANDONED_MAX: usize = 1_024;
 
-/// All executors, as one engine sees them.
+/// All executors, as one engine observes them.
 #[derive(Clone, Debug, Default)]
 pub struct Book {
     pub(crate) executors: Vec<Executor>,
     entries: Entries,
     last: u64,
-    /// The time that a task takes once it is worked on, in milliseconds, of late.
+    /// The recent mean service time, in milliseconds.
     pub(crate) service_ms: Option<f64>,
     pub(crate) size_max: f64,
-    /// How often something was learned.
+    /// How many observations were made.
     pub(crate) revision: u64,
 }
 
@@ -36,32 +36,32 @@ pub struct Entry {
     pub size: f64,
     pub attempt: u32,
     pub at: Timestamp,
-    /// How long the inputs were expected to be on their way.
+    /// The expected transfer time of the inputs.
     cost_ms: f64,
-    /// How long it was expected to take.
+    /// The expected work.
     pub work_ms: f64,
-    /// When it can have been begun.
+    /// The earliest time at which the executor can have begun.
     pub(crate) begun: Option<Timestamp>,
-    /// The rate that a time-out stands for until the real answer comes.
+    /// The rate that the time-out implies, until the answer gives the real rate.
     timed_out: Option<f64>,
-    /// Whether that counted as a failure.
+    /// Whether the time-out counted as a failure.
     is_failure: bool,
-    /// Whether its executor is taken to have it.
+    /// Whether the task is presumed to be at its executor.
     pub(crate) is_counted: bool,
-    /// How long its executor says that it worked on it, in milliseconds.
+    /// The service time that the executor reports, in milliseconds.
     took_ms: Option<f64>,
 }
 
-/// What an executor reports of itself with an answer.
+/// What an executor reports about itself with an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Feedback {
-    /// How many tasks it has now, from all engines.
+    /// The number of tasks that the executor has now, from all engines.
     pub has: Option<u32>,
-    /// How many milliseconds it worked on the task that it answers.
+    /// The service time of the answered task, in milliseconds.
     pub took_ms: Option<u64>,
 }
 
-/// What an answer was.
+/// The kind of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     InTime,
@@ -70,26 +70,26 @@ pub enum Outcome {
 }
 
 impl Book {
-    /// So many executors, each of which works on one task at a time.
+    /// A book of `executors` executors, each of which does one task at a time.
     pub fn new(executors: usize) -> Self {
         let one = Executor::new(&Limits::default());
         Self { executors: vec![one; executors], ..Self::default() }
     }
 
-    /// One more executor.
+    /// Adds an executor.
     pub fn register(&mut self, limits: &Limits) -> ExecutorId {
         self.executors.push(Executor::new(limits));
         ExecutorId(self.executors.len() as u32 - 1)
     }
 
-    /// An executor takes more or less than before; what was learned of it stays.
+    /// Replaces the limits of an executor. What was learned of it stays.
     pub fn limit(&mut self, executor: ExecutorId, limits: &Limits) {
         if let Some(one) = self.executors.get_mut(executor.0 as usize) {
             one.limit(limits);
         }
     }
 
-    /// Another executor has this number from now on; nothing is known of it.
+    /// Reuses the number of an executor for another, of which nothing is known.
     pub fn replace(&mut self, executor: ExecutorId, limits: &Limits) {
         self.entries.retain(|_, entry| entry.executor != executor);
         if let Some(one) = self.executors.get_mut(executor.0 as usize) {
@@ -97,83 +97,83 @@ impl Book {
         }
     }
 
-    /// An executor has registered again: it may be probed at once if it was presumed dead, and its load is not known.
-    pub fn heard(&mut self, executor: ExecutorId) {
+    /// An executor has registered again. It may be probed at once if it was presumed dead, and its load is unknown.
+    pub fn on_registered(&mut self, executor: ExecutorId) {
         if let Some(one) = self.executors.get_mut(executor.0 as usize) {
-            one.hear();
+            one.on_registered();
         }
     }
 
-    /// What was seen of an executor at a type.
+    /// What was observed of an executor at a type.
     pub fn seen(&self, executor: ExecutorId, kind: KindId) -> Seen {
         let Some(one) = self.executor(executor) else { return Seen::default() };
         let experience = one.kind(kind);
-        let is_failing = experience.doubt().is_some();
+        let is_failing = experience.open_circuit().is_some();
         Seen { pace_ms: experience.pace, is_failing, ..experience.counts }
     }
 
-    /// When an executor failed last at a type, if it does nothing else any more.
+    /// When the executor failed last at a type, if the circuit of that type is open.
     pub fn failed_at(&self, executor: ExecutorId, kind: KindId) -> Option<Timestamp> {
         self.executor(executor).and_then(|one| one.kind(kind).failed_at())
     }
 
-    /// Whether an executor has something to do and has said nothing for so long that nothing is expected of it.
+    /// Whether the executor has tasks and has been silent for so long that its circuit is open.
     pub fn is_silent(&self, executor: ExecutorId, now: Timestamp) -> bool {
         let one = self.executor(executor).zip(self.service_ms);
-        one.is_some_and(|(one, service_ms)| one.doubt(service_ms, now).is_some())
+        one.is_some_and(|(one, service_ms)| one.open_circuit(service_ms, now).is_some())
     }
 
     pub(crate) fn executor(&self, id: ExecutorId) -> Option<&Executor> {
         self.executors.get(id.0 as usize)
     }
 
-    /// How many tasks an executor has, as far as is known.
+    /// The known number of tasks at an executor.
     pub fn outstanding(&self, executor: ExecutorId) -> u32 {
         self.executor(executor).map_or(0, |one| one.outstanding)
     }
 
-    /// How long a unit takes an executor, if that is known.
+    /// The pace of an executor: milliseconds per unit.
     pub(crate) fn pace(&self, executor: ExecutorId, kind: KindId) -> Option<f64> {
         self.executor(executor)?.pace(kind)
     }
 
-    /// When an executor gets to a new task, in milliseconds from now.
+    /// The time until an executor can begin a new task, in milliseconds.
     pub(crate) fn backlog_ms(&self, executor: ExecutorId, now: Timestamp) -> f64 {
         self.executor(executor).map_or(0.0, |one| one.backlog_ms(now))
     }
 
-    /// On how many tasks an executor works at a time.
-    pub(crate) fn hands(&self, executor: ExecutorId) -> f64 {
+    /// The concurrency of an executor.
+    pub(crate) fn slots(&self, executor: ExecutorId) -> f64 {
         self.executor(executor).map_or(1.0, |one| f64::from(one.at_once()))
     }
 
-    /// Whether this engine has not filled all hands of an executor. What others gave does not count: their tasks may be
-    /// done by now, and whoever waited for that would never get a turn.
-    pub fn has_free_hand(&self, executor: ExecutorId) -> bool {
-        self.executor(executor).is_some_and(Executor::has_free_hand)
+    /// Whether this engine has left a slot of an executor free. Tasks of other engines do not count: they may be
+    /// done by now, and an engine that waited for the other engines could starve.
+    pub fn has_free_slot(&self, executor: ExecutorId) -> bool {
+        self.executor(executor).is_some_and(Executor::has_free_slot)
     }
 
-    /// Whether an executor needs another task so as not to wait for one: it has a hand free, or little to do.
+    /// Whether an executor needs another task to stay busy: it has a free slot or a short backlog.
     pub fn needs_more(&self, executor: ExecutorId) -> bool {
         self.executor(executor).is_some_and(Executor::needs_more)
     }
 
-    /// The largest size that any task had.
+    /// The largest size of any task so far.
     pub fn size_max(&self) -> f64 {
         self.size_max
     }
 
-    /// An assignment that was not answered yet.
+    /// An assignment without an answer.
     pub fn entry(&self, id: AssignmentId) -> Option<&Entry> {
         self.entries.get(&id)
     }
 
-    /// How long a task takes once it is worked on, in milliseconds, of late.
+    /// The recent mean service time, in milliseconds.
     pub(crate) fn service_ms(&self) -> Option<f64> {
         self.service_ms
     }
 
-    /// A task goes to an executor.
+    /// A task is assigned to an executor.
     pub fn assigned(&mut self, to: Candidate, task: Task, now: Timestamp) -> AssignmentId {
         self.last += 1;
         let id = AssignmentId(self.last);
@@ -201,7 +201,7 @@ impl Book {
         id
     }
 
-    /// An assignment was waited for in vain; the task goes elsewhere.
+    /// An assignment timed out; the task goes to another executor.
     pub fn timed_out(&mut self, id: AssignmentId, now: Timestamp) {
         let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.timed_out.is_none())
         else {
@@ -212,7 +212,7 @@ impl Book {
         one.timeouts = one.timeouts.saturating_add(1);
         let rate = entry.size / millis(entry.at, now);
         entry.timed_out = Some(rate);
-        // Whoever has answered what it got later, hangs at this; a silent one hangs altogether.
+        // An executor that has answered later assignments hangs at this type; a silent executor hangs altogether.
         entry.is_failure = one.newest_answered > Some(id);
         let experience = one.kind_mut(entry.kind);
         experience.counts.timeouts += 1;
@@ -220,16 +220,17 @@ impl Book {
         if entry.is_failure {
             experience.fail(half_life_ms(self.service_ms), now);
         }
-        one.given_up.insert(id);
-        if one.given_up.len() > GIVEN_UP_MAX
-            && let Some(oldest) = one.given_up.pop_first()
+        one.abandoned.insert(id);
+        if one.abandoned.len() > ABANDONED_MAX
+            && let Some(oldest) = one.abandoned.pop_first()
             && let Some(entry) = self.entries.remove(&oldest)
         {
             one.leave(&mut self.entries, &entry, now);
         }
     }
 
-    /// So much time passed unseen: nothing could be heard in it, so it counts as nobody's.
+    /// Shifts all times by an unobserved interval: no answer could be received in it, so it counts against no
+    /// executor.
     pub fn skip(&mut self, by: Duration) {
         let later = |moment: &mut Timestamp| *moment = moment.plus(by);
         for entry in self.entries.values_mut() {
@@ -239,8 +240,8 @@ impl Book {
         self.executors.iter_mut().for_each(|one| one.skip(by));
     }
 
-    /// The feedback in an answer about an assignment; called before the answer itself is noted. `is_over`: the executor
-    /// does not have the assignment any more.
+    /// Records the feedback of an answer; called before the answer itself. `is_over`: the executor no longer has
+    /// the assignment.
     pub fn note_feedback(
         &mut self,
         id: AssignmentId,
@@ -257,13 +258,13 @@ impl Book {
         }
     }
 
-    /// An executor has done a task, whether it was waited for or not.
+    /// An executor has done a task, in time or late.
     pub fn answered(&mut self, id: AssignmentId, now: Timestamp) -> Option<Outcome> {
         let entry = self.entries.remove(&id)?;
         let one = self.executors.get_mut(entry.executor.0 as usize)?;
         self.revision += 1;
         let elapsed_ms = millis(one.begun(&entry), now);
-        // What the way of the inputs takes is a guess: it may explain half of the time.
+        // The transfer time is a guess: it may explain at most half of the time.
         let waited_ms = if entry.begun == Some(entry.at) { entry.cost_ms } else { 0.0 };
         let taken_ms = (elapsed_ms - waited_ms).max(elapsed_ms / 2.0);
         one.leave(&mut self.entries, &entry, now);
@@ -289,14 +290,14 @@ impl Book {
         Some(Outcome::InTime)
     }
 
-    /// An executor says that it cannot do a task. That says nothing of how fast it is.
+    /// An executor reports a failure. A failure says nothing about its speed.
     pub fn failed(&mut self, id: AssignmentId, now: Timestamp) -> Option<Outcome> {
         let entry = self.entries.remove(&id)?;
         let one = self.executors.get_mut(entry.executor.0 as usize)?;
         self.revision += 1;
         one.leave(&mut self.entries, &entry, now);
         one.speak(&mut self.entries, id, now);
-        // To those who know of time-outs alone it is one that comes at once.
+        // To policies that know time-outs only, a failure is an immediate time-out.
         one.timeouts = one.timeouts.saturating_add(1);
         let experience = one.kind_mut(entry.kind);
         experience.counts.failures += 1;
@@ -308,17 +309,17 @@ impl Book {
         Some(Outcome::Late)
     }
 
-    /// An assignment is taken back before anything came of it, and nobody is to blame.
+    /// An assignment is withdrawn before it had a result, without counting as a failure.
     pub fn withdrawn(&mut self, id: AssignmentId, now: Timestamp) {
         let Some(entry) = self.entries.remove(&id) else { return };
         let Some(one) = self.executors.get_mut(entry.executor.0 as usize) else { return };
-        one.given_up.remove(&id);
+        one.abandoned.remove(&id);
         one.leave(&mut self.entries, &entry, now);
         one.rest();
     }
 }
 
 fn millis(from: Timestamp, to: Timestamp) -> f64 {
-    // What takes no time at all has taken less than can be told.
+    // The clock is too coarse for a shorter time.
     (to.0.saturating_sub(from.0) as f64).max(0.5)
 }

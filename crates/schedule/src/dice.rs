@@ -1,4 +1,4 @@
-//! Numbers that look random and follow from a seed alone (SplitMix64).
+//! Pseudorandom numbers from a seed (SplitMix64).
 
 /// A sequence of draws.
 #[derive(Clone, Debug)]
@@ -16,12 +16,12 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// Any of so many, each as likely as the others. 0 of none.
+    /// Uniform below `count`; 0 if `count` is 0.
     pub fn below(&mut self, count: usize) -> usize {
         ((u128::from(self.roll()) * count as u128) >> 64) as usize
     }
 
-    /// At least 0 and below 1.
+    /// Uniform in `[0, 1)`.
     pub fn part(&mut self) -> f64 {
         (self.roll() >> 11) as f64 / (1_u64 << 53) as f64
     }

@@ -1,8 +1,8 @@
-//! What is known of one executor: what it has, since when it is silent, how much it does for others.
+//! What is known of one executor: its tasks, its silence, and its load from other engines.
 //!
-//! It works on as many tasks at a time as it said, in the order in which they came. Invariant: what
-//! is counted as its own (`outstanding`, `work_ms`) was given to it and was neither answered nor
-//! overtaken after a time-out.
+//! It works on as many tasks at a time as it registered with, in first-in, first-out order. Invariant:
+//! `outstanding` and `work_ms` count assignments that were neither answered nor, after a time-out, overtaken by the
+//! answer to a later assignment.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -10,35 +10,35 @@ use std::time::Duration;
 use legwork_model::time::Timestamp;
 
 use crate::book::Entry;
-use crate::doubt::Doubt;
+use crate::circuit::OpenCircuit;
 use crate::experience::{Experience, NOTHING};
 use crate::{AssignmentId, KindId};
 
-/// How much a new observation counts in a mean that forgets.
+/// The weight of a new observation in an exponential moving average.
 pub(crate) const NEW: f64 = 0.05;
-/// How many times as long as usual an executor may say nothing, though it has something to do.
+/// How long a busy executor may be silent before its circuit opens, in usual service times.
 const SILENCE: f64 = 16.0;
-/// How many times as long as expected it may work on what it has begun.
+/// How long a begun task may take before the executor counts as silent, as a multiple of the expected time.
 const OVERDUE: f64 = 3.0;
-/// How many times as long as usual a task of a type that is not known may be expected to take.
+/// The longest expected time of a task of unknown type, in usual service times.
 const UNKNOWN: f64 = 64.0;
-/// How long a task of others is taken to last where no pace is known, in milliseconds.
+/// The assumed service time of a task from another engine where no pace is known, in milliseconds.
 const UNKNOWN_MS: f64 = 1_000.0;
-/// After how many times as long as a task takes a failure counts half.
+/// The half-life of a failure, in usual service times.
 const HALF_LIFE: f64 = 64.0;
 
-/// An executor with less to do than that may need the next task before it answers: the way there and back takes
-/// time, and so does storing what it answers.
+/// An executor with a shorter backlog may need the next task before it answers: the round trip takes time, and so
+/// does storing the answer.
 const AHEAD_MS: f64 = 200.0;
 
 pub(crate) type Entries = BTreeMap<AssignmentId, Entry>;
 
-/// What an executor says of itself at its registration.
+/// The limits that an executor registers with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// On how many tasks it works at a time.
+    /// Its concurrency.
     pub at_once: u32,
-    /// Its part of the tasks, where they are given out by weights.
+    /// Its share of the tasks under the policy `weighted`.
     pub weight: f64,
 }
 
@@ -50,31 +50,31 @@ impl Default for Limits {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Executor {
-    /// What was seen of it, by the types of which anything was, in their order.
+    /// Observations by type, sorted by type.
     kinds: Vec<(KindId, Experience)>,
     at_once: u32,
     pub(crate) weight: f64,
-    /// Assignments without an answer, and how long they are expected to take, in milliseconds.
+    /// The number of unanswered assignments and their expected work, in milliseconds.
     pub(crate) outstanding: u32,
     work_ms: f64,
-    /// Those that it can have begun with, and those that wait for that.
+    /// The number of assignments that it can have begun, and of those still queued.
     working: u32,
     working_ms: f64,
     waiting: VecDeque<AssignmentId>,
-    /// Those of the outstanding ones that are not waited for any more.
-    pub(crate) given_up: BTreeSet<AssignmentId>,
+    /// The outstanding assignments that were abandoned.
+    pub(crate) abandoned: BTreeSet<AssignmentId>,
     pub(crate) newest_answered: Option<AssignmentId>,
     answered_at: Option<Timestamp>,
     assigned_at: Option<Timestamp>,
-    /// Since when it has something to do and has not answered.
+    /// Since when it has tasks and has not answered.
     silent_since: Option<Timestamp>,
-    /// Time-outs and errors since it last did something.
+    /// Time-outs and errors since its last result.
     pub(crate) timeouts: u32,
-    /// How long answers took from when they can have been begun, and how long they were expected to:
-    /// the rest went to others.
+    /// The actual and the expected total time of answers since they can have been begun. The difference went to
+    /// other engines.
     taken_ms: f64,
     expected_ms: f64,
-    /// How many tasks of other engines it had when it reported its load last, and when that was.
+    /// The number of tasks of other engines in its last load report, and the time of the report.
     others: u32,
     others_at: Timestamp,
 }
@@ -110,18 +110,18 @@ impl Executor {
         self.kinds.iter().map(|(kind, seen)| (*kind, seen))
     }
 
-    /// The mean of `size / time` over all that was given to it, in units per millisecond.
+    /// The mean of `size / time` over all its assignments, in units per millisecond.
     pub(crate) fn rate(&self, kind: KindId) -> Option<f64> {
         self.kind(kind).rate()
     }
 
-    /// How long a unit takes when it is worked on, in milliseconds.
+    /// Milliseconds per unit of work.
     pub(crate) fn pace(&self, kind: KindId) -> Option<f64> {
         self.kind(kind).pace
     }
 
-    /// How long a task is expected to take; of a type that is not known as the mean of the others, but no
-    /// more than some times as long as tasks usually take: types have units of their own.
+    /// The expected time of a task. For an unknown type it is the mean of the known types, bounded by a multiple of
+    /// the usual service time: types have units of their own.
     pub(crate) fn expected_ms(&self, kind: KindId, size: f64, service_ms: Option<f64>) -> f64 {
         let known = || self.kinds.iter().filter_map(|(_, experience)| experience.pace);
         let mean = || known().sum::<f64>() / (known().count().max(1) as f64);
@@ -129,7 +129,7 @@ impl Executor {
         self.pace(kind).map_or_else(|| (mean() * size).min(most_ms), |pace| pace * size)
     }
 
-    /// A task comes to the others.
+    /// Adds an assignment.
     pub(crate) fn enter(&mut self, id: AssignmentId, entry: &mut Entry) {
         self.outstanding += 1;
         self.work_ms += entry.work_ms;
@@ -151,7 +151,7 @@ impl Executor {
         self.working_ms += entry.work_ms;
     }
 
-    /// A task is not there any more, and the next ones begin.
+    /// Removes an assignment; the next ones begin.
     pub(crate) fn leave(&mut self, entries: &mut Entries, entry: &Entry, now: Timestamp) {
         if !entry.is_counted {
             return;
@@ -174,12 +174,12 @@ impl Executor {
         }
     }
 
-    /// It said something. What it was given before and is not waited for any more, it does not have:
-    /// it would have answered that first.
+    /// The executor has answered. It does not have abandoned assignments that are older than the answered one: it
+    /// would have answered those first.
     pub(crate) fn speak(&mut self, entries: &mut Entries, id: AssignmentId, now: Timestamp) {
-        self.given_up.remove(&id);
-        while self.given_up.first().is_some_and(|oldest| *oldest < id)
-            && let Some(lost) = self.given_up.pop_first()
+        self.abandoned.remove(&id);
+        while self.abandoned.first().is_some_and(|oldest| *oldest < id)
+            && let Some(lost) = self.abandoned.pop_first()
         {
             if let Some(mut entry) = entries.remove(&lost) {
                 self.leave(entries, &entry, now);
@@ -192,24 +192,24 @@ impl Executor {
         self.silent_since = (self.outstanding > 0).then_some(now);
     }
 
-    /// Whoever has nothing to do has nothing to say.
+    /// An idle executor is not silent.
     pub(crate) fn rest(&mut self) {
         self.silent_since = self.silent_since.filter(|_| self.outstanding > 0);
     }
 
-    /// When it can have begun with something.
+    /// The earliest time at which it can have begun an assignment.
     pub(crate) fn begun(&self, entry: &Entry) -> Timestamp {
         let after = self.answered_at.map_or(entry.at, |before| before.max(entry.at));
         entry.begun.unwrap_or(after)
     }
 
-    /// A task took so long, and was expected to take so long.
+    /// Records the actual and the expected time of a task.
     pub(crate) fn compare(&mut self, taken_ms: f64, expected_ms: f64) {
         self.taken_ms += NEW * (taken_ms - self.taken_ms);
         self.expected_ms += NEW * (expected_ms - self.expected_ms);
     }
 
-    /// How long tasks took, and how long they were expected to.
+    /// The totals of actual and expected times.
     pub(crate) fn compared(&self) -> (f64, f64) {
         (self.taken_ms, self.expected_ms)
     }
@@ -218,13 +218,12 @@ impl Executor {
         (self.taken_ms, self.expected_ms) = (taken_ms, expected_ms);
     }
 
-    /// How many times as long everything takes because it works for others in between.
+    /// The slowdown by tasks of other engines, as a factor.
     fn slowed(&self) -> f64 {
         if self.expected_ms > 0.0 { (self.taken_ms / self.expected_ms).max(1.0) } else { 1.0 }
     }
 
-    /// When it gets to a new task, in milliseconds from now: it does as much for others in between as
-    /// it did of late.
+    /// The time until it can begin a new task, in milliseconds, at the recent share of work for other engines.
     pub(crate) fn backlog_ms(&self, now: Timestamp) -> f64 {
         let others = self.others(now);
         if self.working.saturating_add(others) < self.at_once {
@@ -234,14 +233,14 @@ impl Executor {
         (self.work_ms * self.slowed() + others_ms) / f64::from(self.at_once)
     }
 
-    /// Its load as it reports it: how many tasks it has from all engines. So many of this engine's are over with the report.
+    /// Records a load report: `has` tasks of all engines, `over` of which this engine counts as finished.
     pub(crate) fn set_load(&mut self, has: u32, over: u32, now: Timestamp) {
         self.others = has.saturating_sub(self.outstanding.saturating_sub(over));
         self.others_at = now;
     }
 
-    /// How many tasks of other engines it has by now: it works off what it reported, at the pace that was learned. So an
-    /// executor that is given nothing, and reports nothing, is not avoided for ever.
+    /// The estimated number of tasks of other engines by now: it works off the reported tasks at the learned pace.
+    /// So an executor that is assigned nothing, and reports nothing, is not avoided for ever.
     fn others(&self, now: Timestamp) -> u32 {
         let each_ms = if self.expected_ms > 0.0 { self.expected_ms } else { UNKNOWN_MS };
         let passed_ms = now.0.saturating_sub(self.others_at.0).max(0) as f64;
@@ -253,22 +252,22 @@ impl Executor {
         self.at_once
     }
 
-    pub(crate) fn has_free_hand(&self) -> bool {
+    pub(crate) fn has_free_slot(&self) -> bool {
         self.working < self.at_once
     }
 
-    /// Whether it needs another task of this engine so as not to wait for one.
+    /// Whether it needs another task of this engine to stay busy.
     pub(crate) fn needs_more(&self) -> bool {
-        self.has_free_hand() || self.work_ms / f64::from(self.at_once) < AHEAD_MS
+        self.has_free_slot() || self.work_ms / f64::from(self.at_once) < AHEAD_MS
     }
 
-    /// For how long it may say nothing, where tasks usually take so long.
+    /// The longest silence before its circuit opens, by the usual service time.
     pub(crate) fn silence_ms(&self, service_ms: f64) -> f64 {
         let overdue_ms = OVERDUE * self.working_ms * self.slowed();
         (SILENCE * self.taken_ms.max(service_ms)).max(overdue_ms)
     }
 
-    /// So much time passed in which it could not be heard.
+    /// Shifts all times by an interval in which it could not be on_registered.
     pub(crate) fn skip(&mut self, by: Duration) {
         let tried = self.kinds.iter_mut().map(|(_, experience)| &mut experience.assigned_at);
         let own = [&mut self.answered_at, &mut self.assigned_at, &mut self.silent_since];
@@ -278,8 +277,8 @@ impl Executor {
         self.others_at = self.others_at.plus(by);
     }
 
-    /// It has registered again, and may have been started anew: earlier probes and its load say nothing any more.
-    pub(crate) fn hear(&mut self) {
+    /// It has registered again and may have been restarted: earlier probes and its reported load are void.
+    pub(crate) fn on_registered(&mut self) {
         self.assigned_at = None;
         self.others = 0;
         self.kinds.iter_mut().for_each(|(_, experience)| experience.assigned_at = None);
@@ -289,18 +288,18 @@ impl Executor {
         self.silent_since
     }
 
-    /// Nothing is expected any more of one that has something to do and says nothing.
-    pub(crate) fn doubt(&self, service_ms: f64, now: Timestamp) -> Option<Doubt> {
+    /// The open circuit of a busy executor that is silent for too long.
+    pub(crate) fn open_circuit(&self, service_ms: f64, now: Timestamp) -> Option<OpenCircuit> {
         let since = self.silent_since?;
         let silent_ms = now.0.saturating_sub(since.0) as f64;
         if silent_ms < SILENCE * service_ms || silent_ms < self.silence_ms(service_ms) {
             return None;
         }
-        Some(Doubt { since, tried_at: self.assigned_at.map_or(since, |at| at.max(since)) })
+        Some(OpenCircuit { since, probed_at: self.assigned_at.map_or(since, |at| at.max(since)) })
     }
 }
 
-/// After how long a failure counts half, where tasks usually take so long.
+/// The half-life of a failure, by the usual service time.
 pub(crate) fn half_life_ms(service_ms: Option<f64>) -> f64 {
     HALF_LIFE * service_ms.unwrap_or(1_000.0)
 }

@@ -1,30 +1,30 @@
-//! What is known of an executor and a type of activity.
+//! What is known of an executor at one type of activity.
 //!
-//! Invariant: a pace is never better than what was observed among the last ones. Times in which the
-//! executor served others are in the observations and, as long as a quarter of them is free of it, not
-//! in the pace. Failures count until an answer or until they are old.
+//! Invariant: a pace is never better than one of the recent observations. Times in which the executor
+//! served other engines are in the observations; as long as a quarter of the observations is free of
+//! them, they are not in the pace. Failures count until an answer, or until they are old.
 
 use legwork_model::time::Timestamp;
 
-use crate::doubt::Doubt;
-use crate::{KeptKind, KindId};
+use crate::circuit::OpenCircuit;
+use crate::{KindId, KindSnapshot};
 
-/// How many of the last observations count.
+/// The number of recent observations.
 const RECENT: usize = 24;
-/// Which of them is taken, from the best on.
+/// The quantile of the recent observations that is the pace; 0 is the best.
 const QUANTILE: f64 = 0.25;
-/// How many failures without an answer in between are no chance.
+/// The number of failures in a row that opens the circuit.
 const FAILURES: u32 = 3;
 
-/// What was seen of an executor at a type, for people.
+/// What was observed of an executor at a type, for people.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
-    /// How long a unit takes it once it is begun, in milliseconds.
+    /// Milliseconds per unit, once begun.
     pub pace_ms: Option<f64>,
     pub answers: u64,
     pub timeouts: u64,
     pub failures: u64,
-    /// It has failed so often, with nothing done in between, that nothing is expected of it.
+    /// The circuit of the type is open: too many failures in a row.
     pub is_failing: bool,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Experience {
     /// Sum and number of `size / time`, queueing included.
     rate_sum: f64,
     rates: u32,
-    /// Milliseconds per unit, from when the executor can have begun: the last ones, in a ring.
+    /// A ring of recent paces: milliseconds per unit, from when the executor can have begun.
     recent: [f64; RECENT],
     observed: usize,
     pub(crate) pace: Option<f64>,
@@ -43,12 +43,12 @@ pub(crate) struct Experience {
     /// Failures since the last answer.
     failures: u32,
     failing_since: Option<Timestamp>,
-    /// Failures, each of which counts half after a while; and as of when.
+    /// The decayed number of failures, and the time of that value.
     penalty: f64,
     penalty_at: Timestamp,
 }
 
-/// What is known of whoever was never given anything.
+/// Without observations.
 pub(crate) const NOTHING: Experience = Experience {
     counts: Seen { pace_ms: None, answers: 0, timeouts: 0, failures: 0, is_failing: false },
     rate_sum: 0.0,
@@ -87,7 +87,7 @@ impl Experience {
         (self.failures, self.failing_since) = (0, None);
     }
 
-    /// From at least one observation.
+    /// Requires at least one observation.
     fn reckon_pace(&mut self) {
         let mut known = self.recent;
         let known = &mut known[..self.observed.min(RECENT)];
@@ -95,8 +95,8 @@ impl Experience {
         self.pace = Some(*known.select_nth_unstable_by(place, f64::total_cmp).1);
     }
 
-    /// What is worth keeping over a restart; `None` if nothing was seen.
-    pub(crate) fn kept(&self, kind: KindId) -> Option<KeptKind> {
+    /// The snapshot to store; `None` without observations.
+    pub(crate) fn snapshot(&self, kind: KindId) -> Option<KindSnapshot> {
         let Seen { answers, timeouts, failures, .. } = self.counts;
         if answers + timeouts + failures == 0 {
             return None;
@@ -105,11 +105,12 @@ impl Experience {
         let oldest = self.observed - known;
         let recent = (oldest..self.observed).map(|place| self.recent[place % RECENT]).collect();
         let (rate_sum, rates) = (self.rate_sum, self.rates);
-        Some(KeptKind { kind, recent, rate_sum, rates, answers, timeouts, failures })
+        Some(KindSnapshot { kind, recent, rate_sum, rates, answers, timeouts, failures })
     }
 
-    pub(crate) fn restore(&mut self, kept: KeptKind) {
-        let KeptKind { kind: _, recent, rate_sum, rates, answers, timeouts, failures } = kept;
+    pub(crate) fn restore(&mut self, snapshot: KindSnapshot) {
+        let KindSnapshot { kind: _, recent, rate_sum, rates, answers, timeouts, failures } =
+            snapshot;
         self.counts = Seen { answers, timeouts, failures, ..self.counts };
         if rate_sum.is_finite() && rates > 0 {
             (self.rate_sum, self.rates) = (rate_sum, rates);
@@ -121,7 +122,7 @@ impl Experience {
         }
     }
 
-    /// A task was not done.
+    /// A task failed.
     pub(crate) fn fail(&mut self, half_life_ms: f64, now: Timestamp) {
         self.penalty = self.penalty(half_life_ms, now) + 1.0;
         self.penalty_at = now;
@@ -129,12 +130,12 @@ impl Experience {
         self.failing_since.get_or_insert(now);
     }
 
-    /// It was done after all.
+    /// A task that counted as failed was done after all.
     pub(crate) fn pardon(&mut self) {
         self.penalty = (self.penalty - 1.0).max(0.0);
     }
 
-    /// How many failures there were, the older the less they count.
+    /// The number of failures, decayed by age.
     pub(crate) fn penalty(&self, half_life_ms: f64, now: Timestamp) -> f64 {
         if self.penalty == 0.0 {
             return 0.0;
@@ -143,19 +144,19 @@ impl Experience {
         self.penalty * (-age_ms / half_life_ms.max(1.0)).exp2()
     }
 
-    /// Whether it was tried, and nothing came of it yet but failures.
+    /// Whether it was tried and has failed every time.
     pub(crate) fn only_fails(&self) -> bool {
         self.rates == 0 && self.counts.failures > 0
     }
 
-    /// When it failed last, if it does nothing else any more.
+    /// When it failed last, if the circuit is open.
     pub(crate) fn failed_at(&self) -> Option<Timestamp> {
-        self.doubt().map(|_| self.penalty_at)
+        self.open_circuit().map(|_| self.penalty_at)
     }
 
-    /// Nothing is expected any more of one that only fails.
-    pub(crate) fn doubt(&self) -> Option<Doubt> {
+    /// The circuit, if it is open.
+    pub(crate) fn open_circuit(&self) -> Option<OpenCircuit> {
         let since = self.failing_since.filter(|_| self.failures >= FAILURES)?;
-        Some(Doubt { since, tried_at: self.assigned_at.map_or(since, |at| at.max(since)) })
+        Some(OpenCircuit { since, probed_at: self.assigned_at.map_or(since, |at| at.max(since)) })
     }
 }

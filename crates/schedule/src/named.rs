@@ -1,16 +1,19 @@
-//! Policies by their names, as they are set for a type of activity.
+//! Policies by name, as they are set for a type of activity.
 
 use crate::{
-    Adjustment, Dice, Learned, LeastOutstanding, Oxthas, Partition, Policy, Random, RoundRobin,
+    Adaptive, Adjustment, Dice, LeastOutstanding, Oxthas, Partition, Policy, Random, RoundRobin,
     TwoChoices, Weighted,
 };
 
-/// Ours, which is used where nothing is said.
-pub const OURS: &str = "ours";
+/// The default policy.
+pub const ADAPTIVE: &str = "adaptive";
 
-/// The names there are. After OXTHAS there may stand how sizes are divided (`equal`, `integers`,
-/// `rates`, the last two also with `-reversed`), and what a time-out adjusts (`capability`,
-/// `timeout`, `both`): `oxthas-3-rates-reversed-both`.
+/// The former name of `adaptive`: stored records have it, and callers may still use it.
+const ADAPTIVE_FORMERLY: &str = "ours";
+
+/// The names of all policies. After OXTHAS there may follow how sizes are divided (`equal`,
+/// `integers`, `rates`, the last two also with `-reversed`), and what a time-out adjusts
+/// (`capability`, `timeout`, `both`): `oxthas-3-rates-reversed-both`.
 pub const NAMES: [&str; 12] = [
     "random",
     "round-robin",
@@ -23,22 +26,27 @@ pub const NAMES: [&str; 12] = [
     "oxthas-4",
     "oxthas-5",
     "oxthas-6",
-    OURS,
+    ADAPTIVE,
 ];
 
-/// The part of the time-out that it is shortened by with each, as the paper has it.
+/// The current name of a policy, given its current or its former name.
+pub fn current_name(name: &str) -> &str {
+    if name == ADAPTIVE_FORMERLY { ADAPTIVE } else { name }
+}
+
+/// The part of the time-out that each time-out subtracts, as in the paper.
 const BETA: f64 = 0.01;
 
-/// The policy of a name, which draws from this seed if it draws at all.
+/// The policy with a name; a random policy draws from the seed.
 pub fn named(name: &str, seed: u64) -> Option<Box<dyn Policy>> {
     let dice = Dice::new(seed);
-    Some(match name {
+    Some(match current_name(name) {
         "random" => Box::new(Random(dice)),
         "round-robin" => Box::<RoundRobin>::default(),
         "weighted" => Box::new(Weighted(dice)),
         "least-outstanding" => Box::new(LeastOutstanding),
         "two-choices" => Box::new(TwoChoices(dice)),
-        OURS => Box::<Learned>::default(),
+        ADAPTIVE => Box::<Adaptive>::default(),
         _ => Box::new(oxthas(name.strip_prefix("oxthas-")?, dice)?),
     })
 }
@@ -58,7 +66,7 @@ fn oxthas(rest: &str, dice: Dice) -> Option<Oxthas> {
     Some(Oxthas::new(best, dice).with(partition, adjustment))
 }
 
-/// What time-outs adjust, and what stands before it.
+/// What time-outs adjust, and the words before it.
 fn adjusted(words: &str) -> (Adjustment, &str) {
     let (before, last) = words.rsplit_once('-').unwrap_or(("", words));
     let (rate, timeout) = match last {
@@ -78,10 +86,18 @@ mod tests {
     fn every_name_is_a_policy_and_nothing_else_is() {
         for name in NAMES {
             assert!(named(name, 1).is_some(), "{name}");
+            assert_eq!(current_name(name), name);
         }
         for name in ["", "best", "oxthas", "oxthas-", "oxthas-0", "oxthas-7", "oxthas-3-often"] {
             assert!(named(name, 1).is_none(), "{name}");
         }
+    }
+
+    #[test]
+    fn adaptive_is_still_known_by_its_former_name() {
+        assert_eq!(current_name("ours"), "adaptive");
+        let by_former_name = named("ours", 1).unwrap();
+        assert_eq!(format!("{by_former_name:?}"), format!("{:?}", named("adaptive", 1).unwrap()));
     }
 
     #[test]

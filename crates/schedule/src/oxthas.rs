@@ -1,8 +1,8 @@
-//! OXTHAS-N: the N executors with the best rates share a type of activity by size, the largest tasks
-//! for the best one.
+//! OXTHAS-N: the N executors with the best rates share a type of activity by size; the best executor gets
+//! the largest tasks.
 //!
-//! Rates and time-outs are adjusted by the time-outs of an executor; its next answer takes that back.
-//! Invariant: of N candidates or fewer all have a part.
+//! Time-outs of an executor adjust its rate and its time-out; its next answer resets both. Invariant: if
+//! there are at most N candidates, each has a part.
 
 use legwork_model::time::Timestamp;
 
@@ -17,18 +17,18 @@ pub enum Partition {
     Integers,
     /// Widths are as the rates.
     Rates,
-    /// As `Integers`, but from the small side: the best has the smallest tasks.
+    /// As `Integers`, but from the small end: the best has the smallest tasks.
     IntegersReversed,
-    /// As `Rates`, likewise.
+    /// As `Rates`, but from the small end.
     RatesReversed,
 }
 
-/// What a time-out changes.
+/// What a time-out adjusts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Adjustment {
     /// The rate of an executor: `c / (1 + R)`.
     pub rate: bool,
-    /// How long it is waited for: `T - beta R`, where `beta` is this part of `T`.
+    /// The time-out: `T - beta R`, where `beta` is this part of `T`.
     pub timeout: Option<f64>,
 }
 
@@ -37,9 +37,9 @@ pub struct Oxthas {
     pub best: usize,
     pub partition: Partition,
     pub adjustment: Adjustment,
-    /// For those nothing is known of.
+    /// To choose among executors without observations.
     pub dice: Dice,
-    /// Room for those that are best at a task.
+    /// A buffer for the best executors of a task.
     ranked: Vec<Ranked>,
 }
 
@@ -56,8 +56,8 @@ impl Oxthas {
         Self { partition, adjustment, ..self }
     }
 
-    /// Somebody of whom nothing is known, any of them; otherwise the best are ranked, the best first, of the
-    /// same rate the one that registered first.
+    /// Any executor without observations. If there is none, ranks the best, best first; of equal rates, the
+    /// executor that registered first.
     fn unknown_or_rank(
         &mut self,
         book: &Book,
@@ -68,7 +68,7 @@ impl Oxthas {
         let (mut unknown, mut unknowns) = (None, 0);
         for to in among {
             let Some(one) = book.executor(to.executor) else { continue };
-            // Whoever has only failed is known: nothing comes of it.
+            // An executor that only failed is not unknown: its rate is zero.
             let nothing = one.kind(task.kind).only_fails().then_some(0.0);
             let Some(rate) = one.rate(task.kind).or(nothing) else {
                 unknowns += 1;
@@ -96,7 +96,7 @@ impl Oxthas {
         self.ranked.insert(place, new);
     }
 
-    /// The width of the part of sizes that the so many-th best has.
+    /// The width of the part of sizes at a rank.
     fn width(&self, place: usize) -> f64 {
         match self.partition {
             Partition::Equal => 1.0,
@@ -107,7 +107,7 @@ impl Oxthas {
         }
     }
 
-    /// Whose part a size is in, where this is the largest.
+    /// The executor whose part contains a size, by the largest size.
     fn part(&self, size: f64, size_max: f64) -> Option<ExecutorId> {
         let all: f64 = (0..self.ranked.len()).map(|place| self.width(place)).sum();
         let mut widths = 0.0;
@@ -131,18 +131,11 @@ impl Oxthas {
 }
 
 impl Policy for Oxthas {
-    fn patience_ms(
-        &self,
-        book: &Book,
-        to: Candidate,
-        _: &Task,
-        usual_ms: i64,
-        _: Timestamp,
-    ) -> i64 {
+    fn timeout_ms(&self, book: &Book, to: Candidate, _: &Task, usual_ms: i64, _: Timestamp) -> i64 {
         let timeouts = book.executor(to.executor).map_or(0, |one| one.timeouts);
         let usual = usual_ms as f64;
         let less = self.adjustment.timeout.unwrap_or_default() * usual * f64::from(timeouts);
-        // The paper names no end; without one nothing would ever be in time again.
+        // The paper sets no lower bound; without one no answer would ever be in time again.
         (usual - less).max(usual / 100.0) as i64
     }
 

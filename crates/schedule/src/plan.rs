@@ -1,27 +1,27 @@
-//! Which executor is expected to do what waits at the engine.
+//! Which executor is expected to do the tasks that wait at the engine.
 //!
-//! An executor is given what it needs to go on, and never more than its limits. The rest waits at the engine, where it
-//! can be decided anew. What waits of a type is shared out in advance by amounts, not task by task: an
-//! executor takes tasks of the types of which it has a share, in whatever order they wait. So a task waits for a
-//! busy executor that is good at it, and an idle one does not take what others do sooner.
+//! Late binding: an executor is given what keeps it busy, and never more than its limits. The rest waits at the
+//! engine, where it can be planned anew. Waiting tasks of a type are divided into shares by number, not task by
+//! task: an executor takes tasks of the types of which it has a share, in the order in which they wait. So a task
+//! waits for a busy executor that is good at it, and an idle one does not take what others do sooner.
 //!
-//! Invariant: the shares of a type and what is not placed add up to the tasks that wait of it, as of when the plan
-//! was told last. A share is never needed to do a task, only to do it now: whatever has room and nothing to do is
-//! compared with those that have the shares.
+//! Invariant: the shares of a type and `unplaced` add up to the waiting tasks of the type, as of the last update. A
+//! share is never needed to do a task at all, only to do it now: an executor with room and nothing to do is
+//! compared with those that have shares.
 
 use std::collections::BTreeMap;
 
 use legwork_model::time::Timestamp;
 
-use crate::learned::{Answer, Question, added, cheapest};
+use crate::adaptive::{Answer, Question, added, cheapest};
 use crate::{Book, Candidate, ExecutorId, KindId, Task};
 
-/// Into so many parts what waits of a type is divided when all is shared out anew.
+/// The number of parts into which the waiting tasks of a type are divided when everything is planned anew.
 const PARTS: usize = 64;
-/// So many looks at executors sharing out anew may take, about.
+/// The approximate bound on candidate evaluations of one full planning.
 const LOOKS_MAX: usize = 200_000;
 
-/// What waits of a type.
+/// The waiting tasks of a type.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Waiting {
     pub tasks: usize,
@@ -32,16 +32,16 @@ pub struct Waiting {
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     kinds: BTreeMap<KindId, Shares>,
-    /// How long each executor is expected to work on its shares, in milliseconds.
+    /// The planned work of each executor, in milliseconds.
     work_ms: Vec<f64>,
 }
 
-/// Who is to do what of a type.
+/// The shares of a type.
 #[derive(Clone, Debug, Default)]
 struct Shares {
     of: BTreeMap<ExecutorId, Share>,
     placed: usize,
-    /// Nobody was found who is expected to do them.
+    /// The number of tasks that no candidate is expected to do.
     unplaced: usize,
 }
 
@@ -52,7 +52,7 @@ struct Share {
 }
 
 impl Plan {
-    /// Shares out all that waits, whatever was planned before.
+    /// Plans all waiting tasks, from scratch.
     pub fn anew(
         &mut self,
         book: &Book,
@@ -72,7 +72,7 @@ impl Plan {
         }
     }
 
-    /// Whether more waits of a type than is planned.
+    /// Whether more tasks of a type wait than are planned.
     pub fn lacks(&self, kind: KindId, waiting: Waiting) -> bool {
         waiting.tasks > self.known(kind)
     }
@@ -103,18 +103,18 @@ impl Plan {
         }
     }
 
-    /// Whether an executor is to do some of what waits of a type.
+    /// Whether an executor has a share of a type.
     pub fn is_for(&self, executor: ExecutorId, kind: KindId) -> bool {
         let shares = self.kinds.get(&kind);
         shares.is_some_and(|shares| shares.of.contains_key(&executor))
     }
 
-    /// Whether some of what waits of a type is for nobody.
+    /// Whether some waiting tasks of a type are in no share.
     pub fn has_unplaced(&self, kind: KindId) -> bool {
         self.kinds.get(&kind).is_some_and(|shares| shares.unplaced > 0)
     }
 
-    /// Whether anybody of whom that is true is to do some of what waits of a type.
+    /// Whether an executor that satisfies the condition has a share of a type.
     pub fn is_for_any(&self, kind: KindId, is_meant: impl Fn(ExecutorId) -> bool) -> bool {
         let shares = self.kinds.get(&kind);
         shares.is_some_and(|shares| shares.of.keys().any(|id| is_meant(*id)))
@@ -124,7 +124,8 @@ impl Plan {
         self.work_ms.get(executor.0 as usize).copied().unwrap_or(0.0)
     }
 
-    /// A task goes to an executor: out of its share, or else of the part that nobody has, or of another's.
+    /// Assigns a task to an executor: from its own share, else from the unplaced tasks, else from the largest other
+    /// share.
     pub fn take(&mut self, executor: ExecutorId, kind: KindId) {
         match self.is_for(executor, kind) {
             true => self.lessen(executor, kind),
@@ -132,8 +133,8 @@ impl Plan {
         }
     }
 
-    /// An executor that could take more, and has no share of what waits, gets a task of another one's share, if that
-    /// adds less to the load. Answers whether it does.
+    /// An idle executor without a share gets a task from the share of another one if that adds less to the load.
+    /// Returns whether it does.
     pub fn help(
         &mut self,
         book: &Book,
@@ -146,11 +147,11 @@ impl Plan {
         let Some(shares) = self.kinds.get(&task.kind).filter(|shares| shares.unplaced == 0) else {
             return false;
         };
-        // What the last task of a share adds.
+        // The cost of the last task of a share.
         let last = |(id, share): (&ExecutorId, &Share)| {
             let ms = share.work_ms / share.tasks.max(1) as f64;
             let before_ms =
-                book.backlog_ms(*id, now) + self.planned_ms(book, *id) - ms / book.hands(*id);
+                book.backlog_ms(*id, now) + self.planned_ms(book, *id) - ms / book.slots(*id);
             (*id, added(ms, before_ms.max(0.0)))
         };
         let most = shares.of.iter().map(last).max_by(|one, other| one.1.total_cmp(&other.1));
@@ -160,8 +161,8 @@ impl Plan {
         true
     }
 
-    /// Where a task would be done best of those that are known and not doubted, with all that waits for them; it is
-    /// not given to anybody, so there is nothing to be learned by trying. `None` if nobody is known.
+    /// The best of the executors with known pace and closed circuit for a task, planned work included. The task is
+    /// not assigned, so there is nothing to learn from a trial. `None` if there is no such executor.
     pub fn best_known(
         &self,
         book: &Book,
@@ -176,7 +177,7 @@ impl Plan {
         cheapest(known.iter().filter_map(cost))
     }
 
-    /// So many tasks go to whom they add least.
+    /// Adds tasks to the shares where they add least to the load.
     fn place(
         &mut self,
         book: &Book,
@@ -207,22 +208,23 @@ impl Plan {
         }
     }
 
-    /// What a task adds at an executor, and how long it takes there; `None` if nothing is expected of it.
+    /// The added load of a task at an executor, and its service time; `None` if the circuit is open or no trial is
+    /// left.
     fn cost(&self, book: &Book, question: &Question<'_>, to: Candidate) -> Option<(f64, f64)> {
         let one = book.executor(to.executor)?;
-        // What is planned can still be given to another one: so one trial at a time is enough.
+        // A planned task can still be moved to another executor: so one trial at a time is enough.
         let trials = u32::from(!self.is_for(to.executor, question.task.kind));
         match question.ask(one, to.cost_ms, trials) {
             Answer::Costs { own_ms, backlog_ms } => {
                 let wait_ms = backlog_ms + self.planned_ms(book, to.executor);
                 Some((added(own_ms, wait_ms), own_ms))
             }
-            Answer::Try | Answer::No => None,
+            Answer::Probe | Answer::No => None,
         }
     }
 
     fn planned_ms(&self, book: &Book, executor: ExecutorId) -> f64 {
-        self.work_ms(executor) / book.hands(executor)
+        self.work_ms(executor) / book.slots(executor)
     }
 
     fn give(
@@ -236,7 +238,7 @@ impl Plan {
         if self.work_ms.len() <= place {
             self.work_ms.resize(place + 1, 0.0);
         }
-        let work_ms = own_ms.max(apart_ms * book.hands(executor)) * tasks as f64;
+        let work_ms = own_ms.max(apart_ms * book.slots(executor)) * tasks as f64;
         self.work_ms[place] += work_ms;
         let shares = self.kinds.entry(kind).or_default();
         shares.placed += tasks;
@@ -263,7 +265,7 @@ impl Plan {
         }
     }
 
-    /// A task of a type waits no more.
+    /// A waiting task of a type is gone.
     fn forget_one(&mut self, kind: KindId) {
         let Some(shares) = self.kinds.get_mut(&kind) else { return };
         if shares.unplaced > 0 {
@@ -283,7 +285,7 @@ impl Plan {
 }
 
 impl Waiting {
-    /// The size of a task on average.
+    /// The mean size of a task.
     pub fn mean(&self) -> f64 {
         self.units / self.tasks.max(1) as f64
     }

@@ -1,6 +1,6 @@
-//! What a policy is, and those that learn nothing.
+//! The interface of a policy, and the policies that learn nothing.
 //!
-//! Invariant: whoever is chosen is one of the candidates, and there is one if there are any.
+//! Invariant: the chosen executor is one of the candidates, and there is one if there are any candidates.
 
 use std::fmt;
 
@@ -8,9 +8,9 @@ use legwork_model::time::Timestamp;
 
 use crate::{Book, Candidate, Dice, Entry, ExecutorId, KindId, Task};
 
-/// Chooses who gets a task.
+/// Chooses the executor of a task.
 pub trait Policy: fmt::Debug + Send {
-    /// One of those that may have it; `None` if there is none.
+    /// One of the candidates; `None` if there are none.
     fn choose(
         &mut self,
         book: &Book,
@@ -19,35 +19,34 @@ pub trait Policy: fmt::Debug + Send {
         now: Timestamp,
     ) -> Option<ExecutorId>;
 
-    /// How long an answer is waited for, where this is usual for the type. Asked before the task is
-    /// written into the book.
-    fn patience_ms(&self, _: &Book, _: Candidate, _: &Task, usual_ms: i64, _: Timestamp) -> i64 {
+    /// The time-out of an answer, given the usual one of the type. Called before the assignment is recorded in the
+    /// book.
+    fn timeout_ms(&self, _: &Book, _: Candidate, _: &Task, usual_ms: i64, _: Timestamp) -> i64 {
         usual_ms
     }
 
-    /// Whether a task waits for an executor that is busy, if it adds less to the load there than at one that is free.
+    /// Whether a task waits for a busy executor if it adds less to the load there than at an idle one.
     fn plans_ahead(&self) -> bool {
         false
     }
 
-    /// Whether an assignment is given up before its time, because nothing is expected of its executor
-    /// any more.
-    fn is_given_up(&self, _: &Book, _: &Entry, _now: Timestamp) -> bool {
+    /// Whether an assignment is abandoned before its time-out, because the circuit of its executor is open.
+    fn is_abandoned(&self, _: &Book, _: &Entry, _now: Timestamp) -> bool {
         false
     }
 
-    /// Whether nothing is expected of an executor at a type any more, unless it answers.
-    fn is_doubted(&self, _: &Book, _: ExecutorId, _: KindId, _now: Timestamp) -> bool {
+    /// Whether the circuit of an executor is open for a type.
+    fn is_circuit_open(&self, _: &Book, _: ExecutorId, _: KindId, _now: Timestamp) -> bool {
         false
     }
 
-    /// Whether it is time to give such a one a task all the same, to see whether it is back.
-    fn is_tried(&self, _: &Book, _: ExecutorId, _: KindId, _now: Timestamp) -> bool {
+    /// Whether an executor with an open circuit is due for a probe.
+    fn is_probe_due(&self, _: &Book, _: ExecutorId, _: KindId, _now: Timestamp) -> bool {
         false
     }
 }
 
-/// Anyone.
+/// A uniformly random candidate.
 #[derive(Clone, Debug)]
 pub struct Random(pub Dice);
 
@@ -63,7 +62,7 @@ impl Policy for Random {
     }
 }
 
-/// One after the other.
+/// Candidates in turn.
 #[derive(Clone, Debug, Default)]
 pub struct RoundRobin {
     next: usize,
@@ -83,7 +82,7 @@ impl Policy for RoundRobin {
     }
 }
 
-/// By the weights that executors registered with.
+/// At random, by the weights that executors registered with.
 #[derive(Clone, Debug)]
 pub struct Weighted(pub Dice);
 
@@ -105,7 +104,7 @@ impl Policy for Weighted {
     }
 }
 
-/// Whoever has the fewest tasks of this engine.
+/// The candidate with the fewest tasks of this engine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LeastOutstanding;
 
@@ -121,7 +120,7 @@ impl Policy for LeastOutstanding {
     }
 }
 
-/// The less busy one of two that are drawn.
+/// The less busy of two random candidates.
 #[derive(Clone, Debug)]
 pub struct TwoChoices(pub Dice);
 

@@ -1,4 +1,4 @@
-//! Why a task went where it went, in words and figures.
+//! Why a task was assigned where it was, in words and figures.
 
 use std::fmt;
 
@@ -11,27 +11,27 @@ use crate::{Book, Candidate, Policy, Task};
 pub struct Reason {
     /// The policy that chose, by name.
     pub policy: Box<str>,
-    /// How many could have had it.
+    /// The number of candidates.
     pub candidates: usize,
     pub why: Why,
-    /// How long it has to do with what it has already, as far as that is known.
+    /// The known backlog, in milliseconds.
     pub backlog_ms: f64,
-    /// How long the inputs are on their way there.
+    /// The transfer time of the inputs.
     pub cost_ms: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Why {
-    /// It is expected to take so long.
+    /// The expected work is known.
     Expected { work_ms: f64 },
-    /// Nothing is known of how it does this.
+    /// Nothing is known of its pace at the type.
     Unknown,
-    /// Nothing was expected of it, and it is seen whether it is back.
+    /// Its circuit was open: the task is a probe.
     Probed,
 }
 
 impl Reason {
-    /// Asked before the task is written into the book.
+    /// Called before the assignment is recorded in the book.
     pub fn of(
         book: &Book,
         (name, policy): (&str, &dyn Policy),
@@ -43,7 +43,7 @@ impl Reason {
         let one = book.executor(chosen);
         let work_ms = one.and_then(|one| one.pace(task.kind)).map(|pace| pace * task.size);
         let why = match work_ms {
-            _ if policy.is_doubted(book, chosen, task.kind, now) => Why::Probed,
+            _ if policy.is_circuit_open(book, chosen, task.kind, now) => Why::Probed,
             Some(work_ms) => Why::Expected { work_ms },
             None => Why::Unknown,
         };

@@ -1,11 +1,13 @@
-//! Who gets what: the paper's rules by number, and what ours must do in every state.
+//! Which executor gets what: the paper's rules by number, and what `adaptive` must do in every
+//! state.
 
 use std::time::Duration;
 
 use legwork_model::time::Timestamp;
 use legwork_schedule::{
-    Adjustment, AssignmentId, Book, Candidate, Dice, ExecutorId, KindId, Learned, LeastOutstanding,
-    Limits, Outcome, Oxthas, Partition, Policy, Random, RoundRobin, Task, TwoChoices, Weighted,
+    Adaptive, Adjustment, AssignmentId, Book, Candidate, Dice, ExecutorId, KindId,
+    LeastOutstanding, Limits, Outcome, Oxthas, Partition, Policy, Random, RoundRobin, Task,
+    TwoChoices, Weighted,
 };
 use proptest::prelude::*;
 
@@ -69,7 +71,7 @@ fn a1_8_time_outs_divide_the_rate_and_shorten_the_time_until_a_late_answer() {
     let adjustment = Adjustment { rate: true, timeout: Some(0.1) };
     let mut oxthas = Oxthas::new(1, Dice::new(1)).with(Partition::Integers, adjustment);
     let patience = |oxthas: &Oxthas, book: &Book| {
-        oxthas.patience_ms(book, near(1), &task(60.0), 1_000, Timestamp(100))
+        oxthas.timeout_ms(book, near(1), &task(60.0), 1_000, Timestamp(100))
     };
     assert_eq!((chosen(&mut oxthas, &book, 60.0, 2), patience(&oxthas, &book)), (1, 1_000));
     let late: Vec<AssignmentId> =
@@ -87,7 +89,7 @@ fn a1_8_time_outs_divide_the_rate_and_shorten_the_time_until_a_late_answer() {
 }
 
 #[test]
-fn those_that_learn_nothing_do_what_they_say() {
+fn policies_that_learn_nothing_do_what_their_names_say() {
     let mut book = book(&[1.0, 1.0, 1.0]);
     let mut turns = RoundRobin::default();
     assert_eq!([0; 4].map(|_| chosen(&mut turns, &book, 1.0, 3)), [0, 1, 2, 0]);
@@ -111,7 +113,7 @@ fn those_that_learn_nothing_do_what_they_say() {
 }
 
 #[test]
-fn with_nothing_waiting_ours_takes_whoever_is_done_first_and_with_much_whoever_is_best_at_it() {
+fn adaptive_takes_the_first_to_finish_without_a_queue_and_the_best_at_the_type_with_a_long_one() {
     // The first is good at one type, the second at the other.
     let mut book = Book::new(2);
     for (executor, kind, millis) in [(0, 0, 10), (0, 1, 100), (1, 0, 100), (1, 1, 10)] {
@@ -119,10 +121,10 @@ fn with_nothing_waiting_ours_takes_whoever_is_done_first_and_with_much_whoever_i
         let id = book.assigned(near(executor), task, Timestamp(0));
         book.answered(id, Timestamp(millis));
     }
-    let mut ours = Learned;
+    let mut adaptive = Adaptive;
     let mut choose = |book: &mut Book, kind| {
         let task = Task { kind: KindId(kind), size: 1.0, attempt: 0 };
-        let id = ours.choose(book, &task, &all(2), Timestamp(100)).map_or(u32::MAX, |id| id.0);
+        let id = adaptive.choose(book, &task, &all(2), Timestamp(100)).map_or(u32::MAX, |id| id.0);
         book.assigned(near(id), task, Timestamp(100));
         id
     };
@@ -132,17 +134,17 @@ fn with_nothing_waiting_ours_takes_whoever_is_done_first_and_with_much_whoever_i
 }
 
 #[test]
-fn whoever_is_silent_for_long_is_left_tried_now_and_then_and_taken_back_by_an_answer() {
+fn silence_opens_the_circuit_and_an_answer_to_a_probe_closes_it() {
     let mut book = book(&[1.0, 0.9]);
-    let mut ours = Learned;
+    let mut adaptive = Adaptive;
     let at = |millis: i64| Timestamp(1_000 + millis);
     let waiting = book.assigned(near(0), task(60.0), at(0));
     let gives_up = |book: &Book, id, now| {
-        book.entry(id).is_some_and(|entry| Learned.is_given_up(book, entry, now))
+        book.entry(id).is_some_and(|entry| Adaptive.is_abandoned(book, entry, now))
     };
     assert!(!gives_up(&book, waiting, at(300)));
     assert!(gives_up(&book, waiting, at(1_000)));
-    let mut choose = |book: &mut Book, now| ours.choose(book, &task(60.0), &all(2), now);
+    let mut choose = |book: &mut Book, now| adaptive.choose(book, &task(60.0), &all(2), now);
     assert_eq!(choose(&mut book, at(1_000)), Some(ExecutorId(0)), "to see whether it answers");
     let tried = book.assigned(near(0), task(60.0), at(1_000));
     assert!(!gives_up(&book, tried, at(1_200)), "it has its own time");
@@ -153,7 +155,7 @@ fn whoever_is_silent_for_long_is_left_tried_now_and_then_and_taken_back_by_an_an
 }
 
 #[test]
-fn time_that_passed_unseen_is_nobodys() {
+fn unobserved_time_counts_against_no_executor() {
     const HOURS: Duration = Duration::from_secs(2 * 3600);
     let mut book = book(&[1.0, 0.9]);
     let waiting = book.assigned(near(0), task(60.0), Timestamp(1_000));
@@ -167,14 +169,14 @@ fn time_that_passed_unseen_is_nobodys() {
 }
 
 #[test]
-fn time_outs_of_ours_outlast_every_queue() {
+fn time_outs_of_adaptive_outlast_every_queue() {
     let mut book = book(&[1.0]);
     for _ in 0..100 {
         book.assigned(near(0), task(60.0), Timestamp(0));
     }
-    let ours = Learned;
+    let adaptive = Adaptive;
     let patience = |attempt| {
-        ours.patience_ms(&book, near(0), &Task { attempt, ..task(60.0) }, 1, Timestamp(0))
+        adaptive.timeout_ms(&book, near(0), &Task { attempt, ..task(60.0) }, 1, Timestamp(0))
     };
     assert!(patience(0) >= 100 * 60, "what is before it is not held against it");
     assert!((0..16).all(|attempt| patience(attempt + 1) >= 2 * patience(attempt)));
@@ -182,7 +184,7 @@ fn time_outs_of_ours_outlast_every_queue() {
 
 proptest! {
     #[test]
-    fn everybody_chooses_one_of_those_that_may_have_it_whatever_was_seen(
+    fn every_policy_chooses_a_candidate_whatever_was_observed(
         events in prop::collection::vec((0..4_u32, 0..2_u32, 1..200_u32, 0..5_u8), 0..80),
         among in prop::collection::btree_set(0..4_u32, 0..4),
         size in 0.001..1e6_f64,
@@ -229,7 +231,7 @@ proptest! {
             Box::new(LeastOutstanding),
             Box::new(TwoChoices(Dice::new(3))),
             Box::new(Oxthas::new(3, Dice::new(3))),
-            Box::new(Learned),
+            Box::new(Adaptive),
         ];
         for mut policy in policies {
             let chosen = policy.choose(&book, &task, &among, Timestamp(now));

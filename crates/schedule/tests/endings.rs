@@ -1,8 +1,8 @@
-//! Ours comes to an end however long executors queue out of sight; a fixed time-out does not.
+//! `adaptive` comes to an end however long executors queue out of sight; a fixed time-out does not.
 //!
-//! Each executor works off what others gave it before it gets to ours: `hidden` ms in front of every task.
-//! Dead ones never answer. An attempt that is not waited for any more is answered all the same, late,
-//! and takes the executor's time.
+//! Each executor first works off tasks of other engines: `hidden` ms before each of our tasks. Dead
+//! executors never answer. An abandoned attempt is answered all the same, late, and takes the executor's
+//! time.
 
 #![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
@@ -10,19 +10,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use legwork_model::time::Timestamp;
 use legwork_schedule::{
-    AssignmentId, Book, Candidate, Dice, ExecutorId, KindId, Learned, Oxthas, Policy, Task,
+    Adaptive, AssignmentId, Book, Candidate, Dice, ExecutorId, KindId, Oxthas, Policy, Task,
 };
 use proptest::prelude::*;
 
 const KINDS: u32 = 2;
-/// Nobody goes on for longer than that.
+/// No task takes more attempts.
 const ATTEMPTS_MAX: u32 = 200;
 
 #[derive(Clone, Debug)]
 struct World {
-    /// Milliseconds that others take before each of our tasks; `None` for the dead.
+    /// The work of other engines before each of our tasks, in milliseconds; `None` for the dead.
     hidden: Vec<Option<i64>>,
-    /// Kind and size of our tasks, and when they come.
+    /// Type, size and arrival time of our tasks.
     tasks: Vec<(u32, u32, i64)>,
     usual_ms: i64,
 }
@@ -67,7 +67,7 @@ impl Run<'_> {
         self.attempts[number] += 1;
         let to = Candidate::near(executor);
         let patience =
-            policy.patience_ms(&self.book, to, &task, self.world.usual_ms, Timestamp(now));
+            policy.timeout_ms(&self.book, to, &task, self.world.usual_ms, Timestamp(now));
         let id = self.book.assigned(to, task, Timestamp(now));
         self.awaited.insert(id, number);
         self.put(now.saturating_add(patience), Happening::TimeOut(id));
@@ -79,7 +79,7 @@ impl Run<'_> {
         }
     }
 
-    fn give_up(&mut self, policy: &mut dyn Policy, id: AssignmentId, now: i64) {
+    fn abandon(&mut self, policy: &mut dyn Policy, id: AssignmentId, now: i64) {
         let Some(number) = self.awaited.remove(&id) else { return };
         self.book.timed_out(id, Timestamp(now));
         if self.attempts[number] < ATTEMPTS_MAX {
@@ -88,7 +88,7 @@ impl Run<'_> {
     }
 }
 
-/// How many attempts each task took that was accepted.
+/// The number of attempts of each task that was accepted.
 fn run(world: &World, policy: &mut dyn Policy) -> Vec<Option<u32>> {
     let count = world.tasks.len();
     let mut run = Run {
@@ -115,14 +115,14 @@ fn run(world: &World, policy: &mut dyn Policy) -> Vec<Option<u32>> {
                     accepted[number] = Some(run.attempts[number]);
                 }
             }
-            Happening::TimeOut(id) => run.give_up(policy, id, now),
+            Happening::TimeOut(id) => run.abandon(policy, id, now),
             Happening::Look => {
                 let ids: Vec<AssignmentId> = run.awaited.keys().copied().collect();
                 for id in ids {
                     let entry = run.book.entry(id).copied();
-                    if entry.is_some_and(|one| policy.is_given_up(&run.book, &one, Timestamp(now)))
+                    if entry.is_some_and(|one| policy.is_abandoned(&run.book, &one, Timestamp(now)))
                     {
-                        run.give_up(policy, id, now);
+                        run.abandon(policy, id, now);
                     }
                 }
                 let is_open = accepted.iter().zip(&run.attempts);
@@ -151,20 +151,20 @@ fn worlds() -> impl Strategy<Value = World> {
 }
 
 proptest! {
-    /// An attempt at a living executor is accepted as soon as twice the first patience, as often as it was
-    /// doubled, outlasts all that can be before it; dead ones are in between at most as often as there
-    /// are any, in every round.
+    /// An attempt at a living executor is accepted as soon as twice the first timeout, as often as it was
+    /// doubled, exceeds everything that can be queued before it. In every round there is at most one
+    /// attempt at each dead executor in between.
     #[test]
-    fn some_attempt_of_ours_is_accepted_however_long_the_queues_are(world in worlds()) {
-        let accepted = run(&world, &mut Learned);
+    fn some_attempt_of_adaptive_is_accepted_however_long_the_queues_are(world in worlds()) {
+        let accepted = run(&world, &mut Adaptive);
         let executors = world.hidden.len() as u32;
         let longest = world.hidden.iter().flatten().max().copied().unwrap_or(0) + 30;
         let bound_of = |attempts: u32| {
-            // All that was ever given away may be before it.
+            // Everything that was ever assigned may be queued before it.
             let ahead = longest * world.tasks.len() as i64 * i64::from(attempts);
             ahead.ilog2() + 1 + 2 * executors
         };
-        // Of all numbers of attempts that could be, the first that its own bound allows.
+        // The smallest number of attempts that satisfies its own bound.
         let bound = (1..ATTEMPTS_MAX).find(|attempts| bound_of(*attempts) <= *attempts).unwrap();
         for attempts in &accepted {
             prop_assert!(attempts.is_some_and(|count| count <= bound), "{accepted:?} {bound}");
@@ -173,11 +173,14 @@ proptest! {
 }
 
 #[test]
-fn a_time_out_that_stays_as_it_is_gives_up_everything_for_ever() {
+fn a_constant_time_out_abandons_everything_for_ever() {
     let world =
         World { hidden: vec![Some(100), Some(200)], tasks: vec![(0, 10, 0); 4], usual_ms: 50 };
     let printed = run(&world, &mut Oxthas::new(3, Dice::new(1)));
     assert!(printed.iter().all(Option::is_none), "{printed:?}");
-    let ours = run(&world, &mut Learned);
-    assert!(ours.iter().all(|attempts| attempts.is_some_and(|count| count < 10)), "{ours:?}");
+    let adaptive = run(&world, &mut Adaptive);
+    assert!(
+        adaptive.iter().all(|attempts| attempts.is_some_and(|count| count < 10)),
+        "{adaptive:?}"
+    );
 }

@@ -1,14 +1,14 @@
-//! What ours makes of errors, hanging types, limits, several tasks at a time and inputs that are far away.
+//! `adaptive` under errors, hanging types, limits, concurrency and remote inputs.
 
 use legwork_model::time::Timestamp;
 use legwork_schedule::{
-    AssignmentId, Book, Candidate, Dice, ExecutorId, KindId, Learned, Limits, Outcome, Oxthas,
+    Adaptive, AssignmentId, Book, Candidate, Dice, ExecutorId, KindId, Limits, Outcome, Oxthas,
     Plan, Policy, Task,
 };
 
 const GOOD: KindId = KindId(0);
 const BAD: KindId = KindId(1);
-/// What nobody has done yet.
+/// A type that no executor has done yet.
 const NEW: KindId = KindId(2);
 
 fn task(kind: KindId) -> Task {
@@ -20,7 +20,7 @@ fn near(id: u32) -> Candidate {
 }
 
 fn choose(book: &Book, kind: KindId, among: &[Candidate], now: i64) -> u32 {
-    let chosen = Learned.choose(book, &task(kind), among, Timestamp(now));
+    let chosen = Adaptive.choose(book, &task(kind), among, Timestamp(now));
     chosen.map_or(u32::MAX, |id| id.0)
 }
 
@@ -38,7 +38,7 @@ fn two(limits: &Limits) -> Book {
             book.answered(id, Timestamp(millis));
         }
     }
-    // Both began with the second when they had answered the first; done again, on their own.
+    // Both began the second task when they had answered the first; run again, each on its own.
     for (executor, millis) in [(0, 10), (1, 11)] {
         for (kind, at) in [(GOOD, 100), (BAD, 200)] {
             let id = give(&mut book, executor, kind, at);
@@ -49,7 +49,7 @@ fn two(limits: &Limits) -> Book {
 }
 
 #[test]
-fn who_fails_one_type_only_gets_the_others_and_that_one_again_when_it_is_forgotten() {
+fn failing_one_type_opens_only_its_circuit_until_the_failures_are_old() {
     let mut book = two(&Limits::default());
     let both = [near(0), near(1)];
     assert_eq!(choose(&book, BAD, &both, 1_000), 0);
@@ -65,7 +65,7 @@ fn errors_open_the_circuit_of_a_type_and_a_probe_that_is_answered_closes_it() {
     let mut book = two(&Limits::default());
     let mut tried = Vec::new();
     for now in 1_000..20_000 {
-        // The second has no end of work to do: only what nothing is expected of is left.
+        // The second has a long backlog: only an open circuit keeps tasks from the first.
         if choose(&book, BAD, &[near(0)], now) == 0
             && choose(&book, BAD, &[near(0), near(1)], now) == 0
         {
@@ -101,7 +101,7 @@ fn a_type_that_hangs_while_others_are_answered_counts_as_failing_until_it_is_ans
 }
 
 #[test]
-fn who_comes_back_without_what_it_had_is_not_taken_to_have_it() {
+fn an_executor_that_lost_its_tasks_is_not_presumed_to_have_them() {
     let mut book = two(&Limits::default());
     let lost: Vec<AssignmentId> = (0..5).map(|_| give(&mut book, 0, GOOD, 1_000)).collect();
     lost.iter().for_each(|id| book.timed_out(*id, Timestamp(2_000)));
@@ -118,7 +118,7 @@ fn who_comes_back_without_what_it_had_is_not_taken_to_have_it() {
 }
 
 #[test]
-fn of_one_that_gets_the_number_of_another_nothing_is_known() {
+fn nothing_is_known_of_an_executor_with_a_reused_number() {
     let mut book = two(&Limits::default());
     let (late, open) = (give(&mut book, 0, GOOD, 1_000), give(&mut book, 0, GOOD, 1_000));
     book.timed_out(late, Timestamp(2_000));
@@ -134,7 +134,7 @@ fn of_one_that_gets_the_number_of_another_nothing_is_known() {
 }
 
 #[test]
-fn who_does_several_at_a_time_has_no_backlog_until_all_hands_are_busy() {
+fn a_concurrent_executor_has_no_backlog_until_all_slots_are_busy() {
     let mut book = two(&Limits::default());
     let many = book.register(&Limits { at_once: 3, ..Limits::default() });
     let id = book.assigned(Candidate::near(many), task(GOOD), Timestamp(300));
@@ -146,16 +146,16 @@ fn who_does_several_at_a_time_has_no_backlog_until_all_hands_are_busy() {
         give(&mut book, id, GOOD, 1_000);
         count[id as usize] += 1;
     }
-    assert!(count[2] * 2 > count[0] * 3, "three hands take more than one: {count:?}");
+    assert!(count[2] * 2 > count[0] * 3, "three slots take more than one: {count:?}");
     assert!(count[0] >= count[1], "{count:?}");
 }
 
 #[test]
-fn a_pace_is_that_of_one_hand_however_many_there_are() {
+fn a_pace_is_that_of_one_slot_however_many_there_are() {
     let mut book = Book::new(0);
     let one = book.register(&Limits { at_once: 2, ..Limits::default() });
     book.register(&Limits::default());
-    // Four tasks of 10 ms on two hands: two are done after 10 ms, two after 20 ms.
+    // Four tasks of 10 ms on two slots: two are done after 10 ms, two after 20 ms.
     let ids: Vec<AssignmentId> =
         (0..4).map(|_| book.assigned(Candidate::near(one), task(GOOD), Timestamp(0))).collect();
     for (id, at) in ids.into_iter().zip([10, 10, 20, 20]) {
@@ -183,22 +183,22 @@ fn a_type_with_a_unit_of_its_own_says_nothing_of_how_long_another_takes() {
 }
 
 #[test]
-fn whoever_says_that_it_is_there_again_is_tried_at_once() {
+fn an_executor_that_registers_again_is_probed_at_once() {
     let mut book = two(&Limits::default());
-    // It is silent for very long, and was tried now and then.
+    // It has been silent for very long, and was probed several times.
     for now in [1_000, 10_000, 20_000, 40_000, 80_000] {
         give(&mut book, 0, GOOD, now);
     }
     let both = [near(0), near(1)];
     assert_eq!(choose(&book, GOOD, &both, 81_000), 1);
-    book.heard(ExecutorId(0));
+    book.on_registered(ExecutorId(0));
     assert_eq!(choose(&book, GOOD, &both, 81_000), 0);
     give(&mut book, 0, GOOD, 81_000);
     assert_eq!(choose(&book, GOOD, &both, 81_001), 1, "once");
 }
 
 #[test]
-fn where_nothing_is_given_nobody_is_tried() {
+fn without_an_assignment_there_is_no_probe() {
     let mut book = two(&Limits::default());
     let known = |book: &Book, now| {
         let task = Task { kind: GOOD, size: 1.0, attempt: 0 };
@@ -208,12 +208,12 @@ fn where_nothing_is_given_nobody_is_tried() {
     assert!(known(&book, 1_000).is_some());
     assert_eq!(Plan::default().best_known(&book, &task(NEW), &[near(0)], Timestamp(1_000)), None);
     give(&mut book, 0, GOOD, 1_000);
-    book.heard(ExecutorId(0));
-    assert_eq!(known(&book, 80_000), Some(1), "it is doubted, however due it is to be tried");
+    book.on_registered(ExecutorId(0));
+    assert_eq!(known(&book, 80_000), Some(1), "its circuit is open, even if a probe is due");
 }
 
 #[test]
-fn oxthas_does_not_try_for_ever_who_only_fails() {
+fn oxthas_does_not_retry_a_failing_executor_for_ever() {
     let mut book = two(&Limits::default());
     let mut policy = Oxthas::new(1, Dice::new(1));
     let (id, other) = (give(&mut book, 0, NEW, 1_000), give(&mut book, 1, NEW, 1_000));

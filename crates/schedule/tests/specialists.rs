@@ -1,7 +1,7 @@
-//! Four executors that are each ten times as fast at one type as at the others, in virtual time: neither limits nor a
-//! second server that gives work to them cost anything.
+//! Four executors that are each ten times as fast at one type as at the others, in virtual time: neither limits nor
+//! a second server cost throughput.
 //!
-//! Invariant checked: the work of all cases takes at most 1.25 times as long as if it could be divided at will.
+//! Invariant checked: the work of all cases takes at most 1.25 times as long as if it could be divided arbitrarily.
 
 mod support;
 
@@ -11,10 +11,10 @@ use legwork_schedule::{
 };
 use support::specialists::{OWN_MS, Setting, Shape, makespan_ms};
 
-/// For each server.
+/// Per server.
 const CASES: usize = 400;
 
-/// How many times as long as the bound it takes.
+/// The makespan as a multiple of the bound.
 fn ratio(setting: Setting) -> f64 {
     let bound_ms = (setting.cases * setting.servers) as i64 * OWN_MS;
     makespan_ms(setting).map_or(f64::INFINITY, |ms| ms as f64 / bound_ms as f64)
@@ -41,7 +41,7 @@ fn sequential_steps_take_at_most_a_quarter_longer_than_the_bound() {
 }
 
 #[test]
-fn two_servers_know_less_of_executors_that_say_nothing_and_none_is_idle_all_the_same() {
+fn two_servers_keep_all_executors_busy_without_load_reports() {
     let setting =
         Setting { shape: Shape::Sequence, servers: 2, limit: 16, cases: CASES, tells: false };
     let (silent, told) = (ratio(setting), ratio(Setting { tells: true, ..setting }));
@@ -56,7 +56,7 @@ fn all() -> [Candidate; 2] {
     [0, 1].map(|id| Candidate::near(ExecutorId(id)))
 }
 
-/// Two executors, the first of which takes 10 ms and the second so long.
+/// Two executors; the first takes 10 ms, the second `second_ms`.
 fn two(second_ms: i64) -> Book {
     let mut book = Book::new(0);
     for (id, ms) in [(0, 10), (1, second_ms)] {
@@ -98,12 +98,12 @@ fn nothing_waits_for_an_executor_that_is_presumed_dead() {
 }
 
 #[test]
-fn one_that_has_nothing_to_do_helps_if_that_is_sooner() {
+fn an_idle_executor_helps_if_that_is_sooner() {
     let book = two(100);
     let (mut few, mut many) = (planned(&book, 3, 1_000), planned(&book, 30, 1_000));
     let second = Candidate::near(ExecutorId(1));
     assert!(!few.help(&book, (second, &task(0)), &all(), Timestamp(1_000)));
-    // What comes one after the other is placed like what is there from the beginning.
+    // Tasks that arrive one by one are placed like tasks that all wait from the beginning.
     let waiting = Waiting { tasks: 300, units: 300.0 };
     assert!(many.lacks(KindId(0), waiting));
     many.follow(&book, (KindId(0), waiting), &all(), Timestamp(1_000));
@@ -115,7 +115,7 @@ fn one_that_has_nothing_to_do_helps_if_that_is_sooner() {
 }
 
 #[test]
-fn what_other_engines_gave_to_an_executor_is_reckoned_with_when_it_says_so() {
+fn a_reported_load_of_other_engines_counts_as_backlog() {
     let mut book = two(12);
     let first = Candidate::near(ExecutorId(0));
     assert!(planned(&book, 1, 1_000).is_for(ExecutorId(0), KindId(0)));
@@ -124,16 +124,16 @@ fn what_other_engines_gave_to_an_executor_is_reckoned_with_when_it_says_so() {
     book.note_feedback(given, feedback, true, Timestamp(1_010));
     book.answered(given, Timestamp(1_010));
     assert!(planned(&book, 1, 1_010).is_for(ExecutorId(1), KindId(0)), "five others are before it");
-    // It is not asked meanwhile, and works them off all the same.
+    // It is not asked meanwhile, and works off the reported tasks all the same.
     assert!(planned(&book, 1, 1_011).is_for(ExecutorId(1), KindId(0)), "not yet");
     assert!(planned(&book, 1, 1_060).is_for(ExecutorId(0), KindId(0)), "50 ms later they are done");
     let mut again = book.clone();
-    again.heard(ExecutorId(0));
+    again.on_registered(ExecutorId(0));
     assert!(planned(&again, 1, 1_010).is_for(ExecutorId(0), KindId(0)), "it was started anew");
 }
 
 #[test]
-fn the_pace_is_that_of_the_work_alone_where_executors_say_how_long_it_took() {
+fn the_pace_is_that_of_reported_service_times() {
     let mut book = two(100);
     for round in 0..30 {
         let at = 1_000 * round;

@@ -1,13 +1,26 @@
-//! The policies that are compared, by name.
+//! The compared policies, by name.
 
-use legwork_schedule::{Book, Learned, Limits, Policy, named};
+use legwork_schedule::{Adaptive, Book, Limits, Policy, named};
 
 use super::drawn::Drawn;
 use super::world::Chooser;
 use super::{EXECUTORS, KINDS};
 
-/// What is compared when nothing fails.
-pub(super) const ALL: [&str; 12] = legwork_schedule::NAMES;
+/// The policies compared when nothing fails. Recorded figures have `adaptive` under its former name, `ours`.
+pub(super) const ALL: [&str; 12] = [
+    "random",
+    "round-robin",
+    "weighted",
+    "least-outstanding",
+    "two-choices",
+    "oxthas-1",
+    "oxthas-2",
+    "oxthas-3",
+    "oxthas-4",
+    "oxthas-5",
+    "oxthas-6",
+    "ours",
+];
 
 /// OXTHAS-3, by how it divides sizes among the best.
 pub(super) const PARTITIONS: [&str; 5] =
@@ -24,12 +37,12 @@ pub(super) fn chooser(name: &str, seed: u64) -> Chooser {
         }
         name => name.to_owned(),
     };
-    let policy: Box<dyn Policy> = named(&full, seed).unwrap_or_else(|| Box::<Learned>::default());
+    let policy: Box<dyn Policy> = named(&full, seed).unwrap_or_else(|| Box::<Adaptive>::default());
     Chooser { policy, warms_up: full.starts_with("oxthas"), gives_up: name == "ours" }
 }
 
-/// A book that knows the mean speed of each executor as its weight: whoever sets weights knows that
-/// much, and no other policy looks at them.
+/// A book with the mean speed of each executor as its weight: an operator who sets weights knows that much,
+/// and no other policy uses them.
 pub(super) fn book(drawn: &Drawn) -> Book {
     let mean = |place| drawn.speeds.iter().map(|row| row[place]).sum::<f64>() / KINDS as f64;
     let mut book = Book::new(0);

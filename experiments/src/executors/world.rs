@@ -1,8 +1,7 @@
-//! Two engines and six executors in steps: who was given what, and when the last process ended.
+//! Two engines and six executors in steps: the assignments, and when the last process ended.
 //!
-//! Invariant: an engine learns nothing but when it gave a task away and when an answer came. An
-//! executor does one task at a time, in the order in which they came; what it has when it dies is lost,
-//! and so is all that it is given afterwards.
+//! Invariant: an engine knows only when it assigned a task and when an answer came. An executor does one
+//! task at a time, first in, first out; its tasks are lost when it dies, and so are all later ones.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -15,29 +14,29 @@ use legwork_schedule::{
 use super::drawn::{Drawn, ENGINES, INTERVAL};
 use super::{EXECUTORS, KINDS};
 
-/// Policies that need it assign at random for so long.
+/// How long policies that need a warm-up assign at random.
 const WARM_UP: f64 = 1_000.0;
-/// Milliseconds in a step, for those who count in them.
+/// Milliseconds in a step.
 const STEP_MS: f64 = 1_000.0;
-/// How often is looked who is to be given up.
+/// The interval of checks for abandoned tasks.
 const LOOK_EVERY: f64 = 10.0;
-/// How often is written down where all are.
+/// The interval of samples.
 const SAMPLE_EVERY: f64 = 100.0;
-/// Whoever has not come to an end by then never does.
+/// A run that takes longer never ends.
 const STEPS_MAX: f64 = 1_000_000.0;
-/// Nor does whoever has given every task away so often, on average.
+/// Nor does one with so many attempts per task, on average.
 const ATTEMPTS_MAX: usize = 50;
 
-/// What happens to the executors.
+/// The faults of executors.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Setting {
-    /// Answers are waited for, and this one dies.
+    /// Answers time out, and this executor dies.
     pub(super) failure: Option<Failure>,
-    /// This one is not there.
+    /// This executor is missing.
     pub(super) without: Option<usize>,
-    /// An executor drops a task of which it is told that it was given to another one.
+    /// Executors drop tasks that were reassigned.
     pub(super) cancels: bool,
-    /// Whether it is written down where all are.
+    /// Whether samples are recorded.
     pub(super) is_sampled: bool,
 }
 
@@ -46,11 +45,11 @@ pub(super) struct Setting {
 pub(super) struct Failure {
     pub(super) executor: usize,
     pub(super) at: f64,
-    /// How long an answer is usually waited for.
+    /// The usual time-out of an answer.
     pub(super) timeout: f64,
 }
 
-/// What has come of it.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
     pub(super) steps: f64,
@@ -58,7 +57,7 @@ pub(super) struct Outcome {
     pub(super) samples: Vec<Sample>,
 }
 
-/// Of each executor what it has, and how many tasks were taken from it by time-outs.
+/// The queue of each executor, and the number of its timed-out tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sample {
     pub(super) step: f64,
@@ -66,14 +65,14 @@ pub(super) struct Sample {
     pub(super) retries: [u32; EXECUTORS],
 }
 
-/// A policy, whether it begins at random, and whether it gives up what it has not waited for to the end.
+/// A policy, whether it begins at random, and whether it abandons assignments before their time-out.
 pub(super) struct Chooser {
     pub(super) policy: Box<dyn Policy>,
     pub(super) warms_up: bool,
     pub(super) gives_up: bool,
 }
 
-/// Goes on until all processes have ended.
+/// Runs until all processes have ended.
 pub(super) fn run(drawn: &Drawn, setting: Setting, chooser: impl Fn(u64) -> Chooser) -> Outcome {
     let mut world = World::new(drawn, setting, chooser);
     let (mut steps, mut samples) = (0.0, Vec::new());
@@ -102,7 +101,7 @@ struct Engine {
     chooser: Chooser,
     book: Book,
     tasks: Vec<Pending>,
-    /// Which task an assignment is of that is waited for.
+    /// The task of each awaited assignment.
     awaited: BTreeMap<AssignmentId, usize>,
     random: Random,
 }
@@ -135,9 +134,9 @@ struct World<'a> {
     engines: Vec<Engine>,
     events: BinaryHeap<Event>,
     events_made: u64,
-    /// When each executor will have done what it was given.
+    /// When each executor will have done its tasks.
     free_at: [f64; EXECUTORS],
-    /// What each has to do, if that can be cancelled.
+    /// The queue of each, if tasks can be cancelled.
     queues: [Queue; EXECUTORS],
     left: usize,
     assigned: usize,
@@ -218,7 +217,7 @@ impl<'a> World<'a> {
         let to = Candidate::near(executor);
         let patience = self.setting.failure.map(|failure| {
             let usual = (failure.timeout * STEP_MS) as i64;
-            policy.patience_ms(&engine.book, to, &pending.task, usual, now) as f64 / STEP_MS
+            policy.timeout_ms(&engine.book, to, &pending.task, usual, now) as f64 / STEP_MS
         });
         let id = engine.book.assigned(to, pending.task, now);
         pending.tried.push(executor);
@@ -275,7 +274,7 @@ impl<'a> World<'a> {
         self.assign(number, task, at);
     }
 
-    /// One that lives drops the task, and what waits behind it comes earlier.
+    /// A living executor drops the task, and those queued behind it come earlier.
     fn cancel(&mut self, engine: usize, id: AssignmentId, executor: ExecutorId, at: f64) {
         let place = executor.0 as usize;
         if !self.is_alive(executor, at) {
@@ -289,12 +288,12 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What is given up goes elsewhere.
+    /// Abandoned tasks are assigned again.
     fn look(&mut self, number: usize, at: f64) {
         let Engine { chooser, book, awaited, .. } = &self.engines[number];
         let is_given_up = |id: &AssignmentId| {
             let entry = book.entry(*id);
-            entry.is_some_and(|entry| chooser.policy.is_given_up(book, entry, moment(at)))
+            entry.is_some_and(|entry| chooser.policy.is_abandoned(book, entry, moment(at)))
         };
         let given_up: Vec<AssignmentId> = awaited.keys().copied().filter(is_given_up).collect();
         given_up.into_iter().for_each(|id| self.timed_out(number, id, at));
@@ -302,7 +301,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// What an executor has to do, in the order in which it came.
+/// The queue of an executor, in order of arrival.
 #[derive(Default)]
 struct Queue {
     tasks: VecDeque<Queued>,
@@ -317,7 +316,7 @@ struct Queued {
 }
 
 impl Queue {
-    /// A task is done at this time, unless that was planned before something was cancelled.
+    /// A task is done at this time, unless that was planned before a cancellation.
     fn take(&mut self, engine: usize, id: AssignmentId, at: f64) -> bool {
         let is_done = |task: &&Queued| (task.engine, task.id) == (engine, id);
         let is_due = |task: &Queued| task.begun + task.takes <= at;
@@ -328,7 +327,7 @@ impl Queue {
         found
     }
 
-    /// Drops a task that is not done; answers those that come earlier for that.
+    /// Drops an unfinished task; returns those that come earlier for that.
     fn cancel(&mut self, engine: usize, id: AssignmentId, at: f64) -> Option<Vec<Queued>> {
         let place = self.tasks.iter().position(|task| (task.engine, task.id) == (engine, id))?;
         self.tasks.remove(place);
@@ -353,7 +352,7 @@ fn moment(at: f64) -> Timestamp {
 }
 
 impl Ord for Event {
-    /// The earliest is the greatest; of those at the same moment the one that was made first.
+    /// The earliest is the greatest; of those at the same moment the one created first.
     fn cmp(&self, other: &Self) -> Ordering {
         other.at.total_cmp(&self.at).then(other.number.cmp(&self.number))
     }

@@ -1,7 +1,7 @@
-//! Servers that give work to four specialists, each of which does one task at a time.
+//! Servers that assign work to four specialists, each of which does one task at a time.
 //!
-//! Invariant: servers know what is said to them alone. They give as the site does: an executor takes of the types of which it
-//! has a share, in turns, if it needs more and has room.
+//! Invariant: servers know only what messages tell. They assign as the site does: an executor takes tasks of the
+//! types of which it has a share, round-robin, if it needs more and has room.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -12,13 +12,13 @@ use legwork_schedule::{
 };
 
 const KINDS: usize = 4;
-/// How long a task takes the one that is good at it, and the others.
+/// The service time at the executor that is good at the type, and at the others.
 pub(crate) const OWN_MS: i64 = 50;
 const OTHERS_MS: i64 = 500;
-/// The way of what is said.
+/// The latency of a message.
 const WAY_MS: i64 = 2;
 const PLAN_EVERY_MS: i64 = 1_000;
-/// Whoever has not come to an end by then never does.
+/// A run that takes longer never ends.
 const END_MS: i64 = 1_000_000;
 
 /// How the steps of a case follow each other.
@@ -32,11 +32,11 @@ pub(crate) enum Shape {
 pub(crate) struct Setting {
     pub(crate) shape: Shape,
     pub(crate) servers: usize,
-    /// Of each executor, for each server.
+    /// Of each executor, per server.
     pub(crate) limit: usize,
-    /// For each server.
+    /// Per server.
     pub(crate) cases: usize,
-    /// Whether executors say how many tasks they have and how long one took.
+    /// Whether executors report their number of tasks and service times.
     pub(crate) tells: bool,
 }
 
@@ -60,10 +60,10 @@ enum Event {
 struct Server {
     book: Book,
     plan: Plan,
-    /// How many tasks of each type wait, and how many were given.
+    /// The number of waiting and of assigned tasks by type.
     waiting: [usize; KINDS],
     given: [usize; KINDS],
-    /// How many each executor has.
+    /// The number of tasks at each executor.
     has: [usize; KINDS],
 }
 
@@ -77,7 +77,7 @@ struct World {
     left: usize,
 }
 
-/// When all is done; nothing if it never is.
+/// The makespan, or `None` if the run does not end.
 pub(crate) fn makespan_ms(setting: Setting) -> Option<i64> {
     let mut waiting = [setting.cases; KINDS];
     if setting.shape == Shape::Sequence {
@@ -177,7 +177,7 @@ impl World {
         self.settle(server);
     }
 
-    /// Gives out what can be.
+    /// Assigns what can be assigned.
     fn settle(&mut self, server: usize) {
         let now = Timestamp(self.now);
         let one = &mut self.servers[server];
@@ -205,7 +205,7 @@ impl Server {
         (KindId(kind as u32), Waiting { tasks, units: tasks as f64 })
     }
 
-    /// The type of which an executor gets a task now.
+    /// The type of which an executor gets the next task.
     fn next_for(&mut self, executor: usize, limit: usize, now: Timestamp) -> Option<usize> {
         let id = ExecutorId(executor as u32);
         if self.has[executor] >= limit || !self.book.needs_more(id) {
@@ -214,7 +214,7 @@ impl Server {
         let mut kinds: Vec<usize> = (0..KINDS).filter(|kind| self.waiting[*kind] > 0).collect();
         kinds.sort_by_key(|kind| self.given[*kind]);
         let own = kinds.iter().find(|kind| self.plan.is_for(id, KindId(**kind as u32)));
-        if own.is_some() || !self.book.has_free_hand(id) {
+        if own.is_some() || !self.book.has_free_slot(id) {
             return own.copied();
         }
         let Self { plan, book, .. } = self;

@@ -111,7 +111,7 @@ impl Executors {
         free.retain(|id| {
             self.plan.is_for(*id, kind)
                 || is_unplaced && self.has_free_hand(*id)
-                || policy.is_tried(&self.book, *id, kind, now)
+                || policy.is_probe_due(&self.book, *id, kind, now)
         });
     }
 }

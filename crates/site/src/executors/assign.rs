@@ -63,7 +63,7 @@ impl Executors {
     fn patience(&self, to: Candidate, task: &Task, usual: Duration, now: Timestamp) -> Duration {
         let usual_ms = i64::try_from(usual.as_millis()).unwrap_or(i64::MAX);
         let policy = self.policies.of(task.kind);
-        let ms = policy.patience_ms(&self.book, to, task, usual_ms, now);
+        let ms = policy.timeout_ms(&self.book, to, task, usual_ms, now);
         Duration::from_millis(u64::try_from(ms).unwrap_or_default()).min(LEASE_MAX)
     }
 
@@ -287,7 +287,7 @@ impl Site {
             }
             let entry = executors.book.entry(gift.assignment);
             entry.is_some_and(|entry| {
-                executors.policies.of(gift.kind).is_given_up(&executors.book, entry, now)
+                executors.policies.of(gift.kind).is_abandoned(&executors.book, entry, now)
             })
         };
         let lost = executors.given.iter().filter(|(_, gift)| is_lost(gift));

@@ -41,8 +41,8 @@ impl Executors {
         // are first attempts.
         let policy = self.policies.of(task.kind);
         let is_hopeful = |id: ExecutorId| {
-            !policy.is_doubted(&self.book, id, task.kind, now)
-                || task.attempt == 0 && policy.is_tried(&self.book, id, task.kind, now)
+            !policy.is_circuit_open(&self.book, id, task.kind, now)
+                || task.attempt == 0 && policy.is_probe_due(&self.book, id, task.kind, now)
         };
         let is_new = |id: &ExecutorId| !self.given.has_tried(key, *id) && is_hopeful(*id);
         let has_new = all.iter().any(is_new);
@@ -72,7 +72,7 @@ impl Executors {
                 && !self.rests.is_resting(*id, kind)
                 && (!is_planned || self.needs_more(*id))
         };
-        let is_doubted = |id: &ExecutorId| policy.is_doubted(&self.book, *id, kind, now);
+        let is_doubted = |id: &ExecutorId| policy.is_circuit_open(&self.book, *id, kind, now);
         let (mut free, full): (Vec<ExecutorId>, Vec<ExecutorId>) =
             self.registry.offering(kind).iter().copied().partition(has_room);
         // A task that waits for an executor that is alive is not wasted on those that are presumed dead.
@@ -105,7 +105,7 @@ impl Executors {
         }
         // If a worker is waiting, executors with an open circuit get the task only as a half-open probe.
         if is_asked {
-            free.retain(|id| !is_doubted(id) || policy.is_tried(&self.book, *id, kind, now));
+            free.retain(|id| !is_doubted(id) || policy.is_probe_due(&self.book, *id, kind, now));
         }
         free
     }
@@ -124,7 +124,7 @@ impl Executors {
 
     /// Whether this server has not filled all hands of an executor.
     pub(super) fn has_free_hand(&self, id: ExecutorId) -> bool {
-        self.is_idle(id) || self.book.has_free_hand(id)
+        self.is_idle(id) || self.book.has_free_slot(id)
     }
 
     /// Whether an executor has nothing of this server's, or only what it did not answer in time. In the book its hands stay
@@ -145,6 +145,6 @@ impl Executors {
         self.registry.offering(kind).contains(&id)
             && !self.given.has_tried(key, id)
             && !self.rests.is_resting(id, kind)
-            && !self.policies.of(kind).is_doubted(&self.book, id, kind, now)
+            && !self.policies.of(kind).is_circuit_open(&self.book, id, kind, now)
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use legwork_model::event::{Record, SiteEvent};
 use legwork_model::id::{StreamId, shared_text};
 use legwork_model::time::Timestamp;
-use legwork_schedule::{ExecutorId, KeptExecutor, KeptKind, KindId, Usual};
+use legwork_schedule::{ExecutorId, ExecutorSnapshot, KindId, KindSnapshot, Usual};
 use minicbor::{Decode, Encode};
 
 use super::Executors;
@@ -99,7 +99,9 @@ impl Executors {
         let mut room = PAIRS_MAX;
         let mut executors = Vec::new();
         for (id, name, is_worker) in registered.chain(workers) {
-            let Some(KeptExecutor { taken_ms, expected_ms, mut kinds }) = self.book.kept(id) else {
+            let Some(ExecutorSnapshot { taken_ms, expected_ms, mut kinds }) =
+                self.book.snapshot(id)
+            else {
                 continue;
             };
             kinds.truncate(room);
@@ -128,30 +130,30 @@ impl Executors {
                 let kind = self.registry.kind(&own.job)?;
                 Some(own.kept(kind))
             });
-            let kinds: Vec<KeptKind> = kinds.collect();
+            let kinds: Vec<KindSnapshot> = kinds.collect();
             let id: Option<ExecutorId> = match is_worker {
                 true => (!kinds.is_empty()).then(|| self.know_worker(&name)),
                 false => self.registry.named(&name).map(|(id, _)| id),
             };
             if let Some(id) = id {
-                self.book.restore(id, KeptExecutor { taken_ms, expected_ms, kinds });
+                self.book.restore(id, ExecutorSnapshot { taken_ms, expected_ms, kinds });
             }
         }
     }
 }
 
 impl LearnedType {
-    fn new(job: &Arc<str>, kept: KeptKind) -> Self {
-        let KeptKind { kind: _, recent, rate_sum, rates, answers, timeouts, failures } = kept;
+    fn new(job: &Arc<str>, kept: KindSnapshot) -> Self {
+        let KindSnapshot { kind: _, recent, rate_sum, rates, answers, timeouts, failures } = kept;
         // Seven digits are more than any pace is known by.
         let recent = recent.into_iter().map(|pace| pace as f32).collect();
         Self { job: job.clone(), recent, rate_sum, rates, answers, timeouts, failures }
     }
 
-    fn kept(self, kind: KindId) -> KeptKind {
+    fn kept(self, kind: KindId) -> KindSnapshot {
         let Self { job: _, recent, rate_sum, rates, answers, timeouts, failures } = self;
         let recent = recent.into_iter().map(f64::from).collect();
-        KeptKind { kind, recent, rate_sum, rates, answers, timeouts, failures }
+        KindSnapshot { kind, recent, rate_sum, rates, answers, timeouts, failures }
     }
 }
 

@@ -1,14 +1,14 @@
 //! The policy of each type of jobs.
 //!
-//! Invariant: where nothing is said, ours does. What is said counts for all servers, from when each has
-//! heard of it; what a policy has drawn or counted is its own server's.
+//! Invariant: the default is `adaptive`. A policy that is set applies at all servers, from when each knows it; what
+//! a policy has drawn or counted belongs to one server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use legwork_model::event::{Performer, PolicySet, SiteEvent};
 use legwork_model::time::Timestamp;
-use legwork_schedule::{KindId, Learned, NAMES, OURS, Policy, named};
+use legwork_schedule::{ADAPTIVE, Adaptive, KindId, NAMES, Policy, current_name, named};
 
 use super::registering::is_type;
 use crate::Site;
@@ -17,13 +17,13 @@ use crate::catalog::access::Caller;
 use crate::executors::Executors;
 use crate::refusal::{Kind, Refusal};
 
-/// Of how many types something may be said.
+/// The most types with a policy of their own.
 const TYPES_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Policies {
-    ours: Learned,
-    /// What differs from it.
+    default: Adaptive,
+    /// Policies other than the default.
     set: BTreeMap<KindId, Chosen>,
 }
 
@@ -35,18 +35,18 @@ struct Chosen {
 
 impl Policies {
     pub(super) fn of(&self, kind: KindId) -> &dyn Policy {
-        self.set.get(&kind).map_or(&self.ours, |chosen| &*chosen.policy)
+        self.set.get(&kind).map_or(&self.default, |chosen| &*chosen.policy)
     }
 
     pub(super) fn of_mut(&mut self, kind: KindId) -> &mut dyn Policy {
         match self.set.get_mut(&kind) {
             Some(chosen) => &mut *chosen.policy,
-            None => &mut self.ours,
+            None => &mut self.default,
         }
     }
 
     pub(super) fn name(&self, kind: KindId) -> &str {
-        self.set.get(&kind).map_or(OURS, |chosen| &chosen.said.policy)
+        self.set.get(&kind).map_or(ADAPTIVE, |chosen| &chosen.said.policy)
     }
 
     /// Whether the reason of each assignment is kept in the history.
@@ -58,19 +58,22 @@ impl Policies {
         let said = kind.and_then(|kind| self.set.get(&kind)).map(|chosen| &chosen.said);
         match said {
             Some(said) => &*said.policy == policy && said.recorded == recorded,
-            None => policy == OURS && !recorded,
+            None => policy == ADAPTIVE && !recorded,
         }
     }
 
-    /// What it draws follows from the seed, which no other server has and no other life of this one.
-    fn set(&mut self, kind: KindId, said: PolicySet, seed: u64) {
-        if &*said.policy == OURS && !said.recorded {
+    /// A random policy draws from the seed, which is unique to this incarnation of the server.
+    fn set(&mut self, kind: KindId, mut said: PolicySet, seed: u64) {
+        if current_name(&said.policy) != &*said.policy {
+            said.policy = current_name(&said.policy).into();
+        }
+        if &*said.policy == ADAPTIVE && !said.recorded {
             self.set.remove(&kind);
             return;
         }
-        // A name that only a later version knows: what is known better than nothing.
+        // A later version may have further policies.
         let policy = named(&said.policy, seed ^ u64::from(kind.0))
-            .unwrap_or_else(|| Box::<Learned>::default());
+            .unwrap_or_else(|| Box::<Adaptive>::default());
         self.set.insert(kind, Chosen { said, policy });
     }
 }
@@ -100,6 +103,10 @@ impl Site {
     ) -> Result<Answer, Refusal> {
         caller.require_admin()?;
         self.cluster.require_registrar()?;
+        let policy: Arc<str> = match current_name(&policy) {
+            current if current == &*policy => policy,
+            current => current.into(),
+        };
         let policies = &self.executors.policies;
         if !is_type(&job) {
             let message = "no definition can name such a type of job: write it as after `job:`";
@@ -115,7 +122,7 @@ impl Site {
         }
         if policies.set.len() >= TYPES_MAX {
             let message = format!(
-                "there are policies for {TYPES_MAX} types, as many as fit; set some to `{OURS}` first"
+                "there are policies for {TYPES_MAX} types, as many as fit; set some to `{ADAPTIVE}` first"
             );
             return Err(Refusal::new(Kind::Conflict, "too_many_policies", message));
         }
@@ -126,7 +133,7 @@ impl Site {
         Ok(Answer::Done)
     }
 
-    /// One that was set, here or elsewhere.
+    /// Applies a policy that was set, here or at the registrar.
     pub(crate) fn take_policy(&mut self, said: PolicySet) {
         let kind = self.executors.registry.know_kind(&said.job);
         let seed = self.config.life;
@@ -145,15 +152,26 @@ mod tests {
     }
 
     #[test]
-    fn a_type_has_the_policy_that_was_set_last_and_ours_otherwise() {
+    fn a_type_has_the_policy_that_was_set_last_and_adaptive_by_default() {
         let mut policies = Policies::default();
         let kind = KindId(3);
-        assert_eq!((policies.name(kind), policies.is_recorded(kind)), ("ours", false));
+        assert_eq!((policies.name(kind), policies.is_recorded(kind)), ("adaptive", false));
         policies.set(kind, said("oxthas-3", false), 1);
-        assert_eq!((policies.name(kind), policies.name(KindId(2))), ("oxthas-3", "ours"));
+        assert_eq!((policies.name(kind), policies.name(KindId(2))), ("oxthas-3", "adaptive"));
+        policies.set(kind, said("adaptive", true), 1);
+        assert_eq!((policies.name(kind), policies.is_recorded(kind)), ("adaptive", true));
+        policies.set(kind, said("adaptive", false), 1);
+        assert!(policies.set.is_empty(), "the default is not stored");
+    }
+
+    #[test]
+    fn a_record_with_the_former_name_of_adaptive_sets_adaptive() {
+        let mut policies = Policies::default();
+        let kind = KindId(3);
         policies.set(kind, said("ours", true), 1);
-        assert_eq!((policies.name(kind), policies.is_recorded(kind)), ("ours", true));
+        assert_eq!((policies.name(kind), policies.is_recorded(kind)), ("adaptive", true));
+        policies.set(kind, said("random", false), 1);
         policies.set(kind, said("ours", false), 1);
-        assert!(policies.set.is_empty(), "nothing is kept of what is usual");
+        assert!(policies.set.is_empty(), "the default is not stored");
     }
 }

@@ -62,7 +62,7 @@ impl Executors {
         match number {
             Number::Same(id) => {
                 book.limit(id, &registry.limits(id));
-                book.heard(id);
+                book.on_registered(id);
                 rests.forget_rates(id);
             }
             Number::New(id) => drop(book.register(&registry.limits(id))),
@@ -148,7 +148,7 @@ impl Site {
             // A caller that knows the secret is the executor, with whatever token.
             if (ExecutorRegistered { by: known.by.clone(), ..next.clone() }) == **known {
                 // It has just started, or was told that it is not known: it is alive.
-                self.executors.book.heard(*id);
+                self.executors.book.on_registered(*id);
                 self.executors.reconsider();
                 if let Some(holds) = &holds {
                     self.note_holds(&next.name, holds, now);

@@ -312,7 +312,7 @@ fn executors_that_only_fail_get_nothing_that_somebody_asks_for() {
 #[test]
 fn the_history_says_why_a_worker_got_it_where_that_is_wanted() {
     let mut yard = Yard::new(1);
-    let (job, policy) = ("pack".into(), "ours".into());
+    let (job, policy) = ("pack".into(), "adaptive".into());
     let set = Concern::SetPolicy { job, policy, recorded: true };
     yard.depot.site.ask(Request::Executor(set)).unwrap();
     yard.start(2);
@@ -322,7 +322,7 @@ fn the_history_says_why_a_worker_got_it_where_that_is_wanted() {
     let Answer::History { entries, .. } = yard.depot.site.ask(history).unwrap() else { panic!() };
     let told = entries.into_iter().filter(|entry| entry.kind == "assigned");
     let told: Vec<String> = told.map(|entry| entry.detail.unwrap()).collect();
-    assert_eq!(told, ["to robot; ours: not known yet, has 0.0 ms to do, one of 1"]);
+    assert_eq!(told, ["to robot; adaptive: not known yet, has 0.0 ms to do, one of 1"]);
 }
 
 #[test]

@@ -49,8 +49,17 @@ fn a_type_has_the_policy_that_was_set_also_after_a_restart() {
     depot.site.restart();
     assert_eq!(listed(&mut depot), [("pack".to_owned(), "round-robin".to_owned(), false)]);
     assert_eq!(went(&mut depot, 5..9), ["crane", "lift", "crane", "lift"]);
-    depot.site.ask(set("ours", false)).unwrap();
+    depot.site.ask(set("adaptive", false)).unwrap();
     assert!(listed(&mut depot).is_empty(), "as usual");
+}
+
+#[test]
+fn adaptive_can_still_be_set_by_its_former_name() {
+    let mut depot = Depot::with(&["crane"]);
+    depot.site.ask(set("ours", true)).unwrap();
+    assert_eq!(listed(&mut depot), [("pack".to_owned(), "adaptive".to_owned(), true)]);
+    depot.site.ask(set("ours", false)).unwrap();
+    assert!(listed(&mut depot).is_empty(), "the default");
 }
 
 #[test]
@@ -65,10 +74,10 @@ fn the_history_says_why_where_that_is_wanted() {
     let mut depot = Depot::with(&["crane"]);
     went(&mut depot, 1..3);
     assert!(reasons(&mut depot, 2).is_empty());
-    depot.site.ask(set("ours", true)).unwrap();
+    depot.site.ask(set("adaptive", true)).unwrap();
     went(&mut depot, 3..4);
     let told = reasons(&mut depot, 3);
-    assert_eq!(told, ["to crane; ours: takes 10.0 ms, has 0.0 ms to do, one of 1"]);
+    assert_eq!(told, ["to crane; adaptive: takes 10.0 ms, has 0.0 ms to do, one of 1"]);
     depot.site.ask(set("random", true)).unwrap();
     went(&mut depot, 4..5);
     assert!(reasons(&mut depot, 4)[0].starts_with("to crane; random: "), "{told:?}");

@@ -1,11 +1,11 @@
-//! What of the book is worth keeping over a restart: how fast executors are, and what they have done.
+//! The part of the book that is stored: learned speeds survive a restart.
 //!
-//! Invariant: it says nothing of assignments, silence or recent failures. Those are of one run of the engine: after a
-//! restart every executor gets a new chance, with the pace that was learned before.
+//! Invariant: it contains no assignments, no silence and no recent failures. Those belong to one incarnation of the
+//! engine: after a restart every executor gets a new chance, with the pace that was learned before.
 
 use crate::{Book, ExecutorId, KindId};
 
-/// How long tasks usually take, in milliseconds, and the largest size.
+/// The usual service time, in milliseconds, and the largest size.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usual {
     pub service_ms: Option<f64>,
@@ -14,18 +14,18 @@ pub struct Usual {
 
 /// What was learned of one executor.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct KeptExecutor {
-    /// How long answers took, and how long they were expected to: the rest went to others.
+pub struct ExecutorSnapshot {
+    /// The actual and the expected total time of its answers.
     pub taken_ms: f64,
     pub expected_ms: f64,
-    pub kinds: Vec<KeptKind>,
+    pub kinds: Vec<KindSnapshot>,
 }
 
 /// What was learned of an executor at a type.
 #[derive(Clone, Debug, PartialEq)]
-pub struct KeptKind {
+pub struct KindSnapshot {
     pub kind: KindId,
-    /// The last observations, the oldest first, in milliseconds per unit.
+    /// Recent paces, oldest first, in milliseconds per unit.
     pub recent: Vec<f64>,
     /// Sum and number of `size / time`, queueing included.
     pub rate_sum: f64,
@@ -36,7 +36,7 @@ pub struct KeptKind {
 }
 
 impl Book {
-    /// How often something was learned: whoever stores it sees by that whether there is anything new.
+    /// The number of observations so far. A changed number means that there is something new to store.
     pub fn revision(&self) -> u64 {
         self.revision
     }
@@ -46,26 +46,27 @@ impl Book {
     }
 
     /// What was learned of an executor; `None` if nothing was.
-    pub fn kept(&self, id: ExecutorId) -> Option<KeptExecutor> {
+    pub fn snapshot(&self, id: ExecutorId) -> Option<ExecutorSnapshot> {
         let one = self.executor(id)?;
-        let kinds: Vec<KeptKind> = one.kinds().filter_map(|(kind, seen)| seen.kept(kind)).collect();
+        let kinds: Vec<KindSnapshot> =
+            one.kinds().filter_map(|(kind, seen)| seen.snapshot(kind)).collect();
         let (taken_ms, expected_ms) = one.compared();
-        (!kinds.is_empty()).then_some(KeptExecutor { taken_ms, expected_ms, kinds })
+        (!kinds.is_empty()).then_some(ExecutorSnapshot { taken_ms, expected_ms, kinds })
     }
 
-    /// Before anything is learned anew.
+    /// Called before any observation.
     pub fn restore_usual(&mut self, usual: Usual) {
         self.service_ms = usual.service_ms.filter(|ms| is_time(*ms));
         self.size_max = if usual.size_max.is_finite() { usual.size_max.max(0.0) } else { 0.0 };
     }
 
-    /// What was learned of an executor before a restart. Values that nobody can have observed are left out.
-    pub fn restore(&mut self, id: ExecutorId, kept: KeptExecutor) {
+    /// Restores what was learned of an executor before a restart. Impossible values are left out.
+    pub fn restore(&mut self, id: ExecutorId, snapshot: ExecutorSnapshot) {
         let Some(one) = self.executors.get_mut(id.0 as usize) else { return };
-        if is_time(kept.taken_ms) && is_time(kept.expected_ms) {
-            one.restore_compared(kept.taken_ms, kept.expected_ms);
+        if is_time(snapshot.taken_ms) && is_time(snapshot.expected_ms) {
+            one.restore_compared(snapshot.taken_ms, snapshot.expected_ms);
         }
-        for mut own in kept.kinds {
+        for mut own in snapshot.kinds {
             own.recent.retain(|ms| is_time(*ms));
             one.kind_mut(own.kind).restore(own);
         }

@@ -1,4 +1,4 @@
-//! Our own policy: a task goes to the executor where it adds least to the load of all.
+//! The policy `adaptive`: a task goes to the executor where it adds least to the load of all.
 //!
 //! The backlog of an executor is the time until it can begin another task. A task goes to the executor for which
 //! the sum of the squares of all backlogs grows least. When little is waiting, that is the executor that finishes
@@ -6,14 +6,14 @@
 //! not get a task that others do ten times as fast. There are no settings.
 //!
 //! The circuit of an executor opens when it is silent for too long. It opens for one type when the executor fails
-//! at that type too often. An open circuit lets through one task now and then, as a half-open probe.
+//! at that type too often. An open circuit lets through a task from time to time, as a half-open probe.
 //!
 //! Invariant: the timeout of an attempt is at least twice that of the attempt before, so some attempt outlasts
 //! any queue.
 
 use legwork_model::time::Timestamp;
 
-use crate::doubt::Doubt;
+use crate::circuit::OpenCircuit;
 use crate::executor::{Executor, half_life_ms};
 use crate::{Book, Candidate, Entry, ExecutorId, KindId, Policy, Task};
 
@@ -25,9 +25,9 @@ const TRIALS: u32 = 2;
 const DOUBLINGS: u32 = 40;
 
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Learned;
+pub struct Adaptive;
 
-/// What is the same for all candidates of a task.
+/// The parameters that all candidates of a task share.
 pub(crate) struct Question<'a> {
     pub(crate) task: &'a Task,
     now: Timestamp,
@@ -38,10 +38,10 @@ pub(crate) struct Question<'a> {
 }
 
 pub(crate) enum Answer {
-    /// How long the task takes, and how long until it begins.
+    /// The service time of the task, and the time until it begins.
     Costs { own_ms: f64, backlog_ms: f64 },
     /// It is due for a probe.
-    Try,
+    Probe,
     /// Its circuit is open, or it has as many tasks as an unknown executor may have.
     No,
 }
@@ -56,8 +56,8 @@ pub(crate) fn cheapest<T>(costs: impl Iterator<Item = (T, f64)>) -> Option<T> {
     costs.min_by(|one, other| one.1.total_cmp(&other.1)).map(|(found, _)| found)
 }
 
-impl Learned {
-    /// The executor with the least added load, or one that is due for a probe.
+impl Adaptive {
+    /// The executor with the least added load, or an executor that is due for a probe.
     fn least(
         &self,
         book: &Book,
@@ -71,7 +71,7 @@ impl Learned {
         for Candidate { executor, cost_ms, .. } in among {
             let Some(one) = book.executor(*executor) else { continue };
             match question.ask(one, *cost_ms, TRIALS) {
-                Answer::Try => return Some(*executor),
+                Answer::Probe => return Some(*executor),
                 Answer::Costs { own_ms, backlog_ms } => {
                     let cost = added(own_ms, backlog_ms);
                     if cost < least {
@@ -97,13 +97,15 @@ impl<'a> Question<'a> {
 }
 
 impl Question<'_> {
-    /// The costs of giving the task to an executor. One of unknown pace may have fewer than `trials` tasks of the type.
+    /// The costs of assigning the task to an executor. An executor of unknown pace may have fewer than `trials`
+    /// tasks of the type.
     pub(crate) fn ask(&self, one: &Executor, cost_ms: f64, trials: u32) -> Answer {
         let experience = one.kind(self.task.kind);
-        let doubt = one.doubt(self.service_ms, self.now).or_else(|| experience.doubt());
-        if let Some(doubt) = doubt {
-            return match doubt.is_due(one.silence_ms(self.service_ms), self.now) {
-                true => Answer::Try,
+        let open_circuit =
+            one.open_circuit(self.service_ms, self.now).or_else(|| experience.open_circuit());
+        if let Some(open_circuit) = open_circuit {
+            return match open_circuit.is_due(one.silence_ms(self.service_ms), self.now) {
+                true => Answer::Probe,
                 false => Answer::No,
             };
         }
@@ -118,7 +120,7 @@ impl Question<'_> {
     }
 }
 
-impl Policy for Learned {
+impl Policy for Adaptive {
     fn choose(
         &mut self,
         book: &Book,
@@ -135,8 +137,8 @@ impl Policy for Learned {
         true
     }
 
-    /// The usual patience counts from when the executor can begin the task. It doubles with each attempt.
-    fn patience_ms(
+    /// The usual timeout counts from when the executor can begin the task. It doubles with each attempt.
+    fn timeout_ms(
         &self,
         book: &Book,
         to: Candidate,
@@ -149,35 +151,48 @@ impl Policy for Learned {
         first_ms.saturating_mul(doubled(task.attempt))
     }
 
-    /// Tasks given before the circuit opened are given up when it opens, probes after as long a silence again.
-    /// The limit of silence doubles with each attempt.
-    fn is_given_up(&self, book: &Book, entry: &Entry, now: Timestamp) -> bool {
+    /// Tasks that were assigned before the circuit opened are abandoned when it opens; probes after as long a
+    /// silence again. The limit of silence doubles with each attempt.
+    fn is_abandoned(&self, book: &Book, entry: &Entry, now: Timestamp) -> bool {
         let (Some(one), Some(service_ms)) = (book.executor(entry.executor), book.service_ms())
         else {
             return false;
         };
         let Some(since) = one.silent_since() else { return false };
         let limit_ms = one.silence_ms(service_ms) * doubled(entry.attempt) as f64;
-        let doubted_at = since.0.saturating_add(limit_ms as i64);
-        let until = if entry.at.0 < doubted_at { doubted_at } else { entry.at.0 + limit_ms as i64 };
+        let opened_at = since.0.saturating_add(limit_ms as i64);
+        let until = if entry.at.0 < opened_at { opened_at } else { entry.at.0 + limit_ms as i64 };
         until <= now.0
     }
 
-    fn is_doubted(&self, book: &Book, executor: ExecutorId, kind: KindId, now: Timestamp) -> bool {
-        book.executor(executor).is_none_or(|one| doubt(book, one, kind, now).is_some())
+    fn is_circuit_open(
+        &self,
+        book: &Book,
+        executor: ExecutorId,
+        kind: KindId,
+        now: Timestamp,
+    ) -> bool {
+        book.executor(executor).is_none_or(|one| open_circuit(book, one, kind, now).is_some())
     }
 
-    fn is_tried(&self, book: &Book, executor: ExecutorId, kind: KindId, now: Timestamp) -> bool {
+    fn is_probe_due(
+        &self,
+        book: &Book,
+        executor: ExecutorId,
+        kind: KindId,
+        now: Timestamp,
+    ) -> bool {
         let Some(one) = book.executor(executor) else { return false };
         let silence_ms = one.silence_ms(book.service_ms().unwrap_or_default());
-        doubt(book, one, kind, now).is_some_and(|doubt| doubt.is_due(silence_ms, now))
+        open_circuit(book, one, kind, now)
+            .is_some_and(|open_circuit| open_circuit.is_due(silence_ms, now))
     }
 }
 
 /// Why the circuit of an executor is open for a type, if it is.
-fn doubt(book: &Book, one: &Executor, kind: KindId, now: Timestamp) -> Option<Doubt> {
-    let silence = book.service_ms().and_then(|service_ms| one.doubt(service_ms, now));
-    silence.or_else(|| one.kind(kind).doubt())
+fn open_circuit(book: &Book, one: &Executor, kind: KindId, now: Timestamp) -> Option<OpenCircuit> {
+    let silence = book.service_ms().and_then(|service_ms| one.open_circuit(service_ms, now));
+    silence.or_else(|| one.kind(kind).open_circuit())
 }
 
 fn doubled(attempt: u32) -> i64 {

@@ -1,4 +1,4 @@
-//! The steps of a process that have to be promised, and in which order that is tried.
+//! The steps of a process that need a reservation, in the order in which they are planned.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,19 +7,18 @@ use std::time::Duration;
 use legwork_model::id::{Activity, Iteration, NodeId};
 use legwork_model::schema::{Node, Schema};
 
-/// A step with work of its own, as the definition has it, in one of the rounds that are planned.
+/// A step with work of its own, in one of its planned iterations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leg {
     pub node: NodeId,
     pub iteration: Iteration,
-    /// Those before it, by their places.
+    /// Its direct predecessors, by index.
     pub after: Vec<usize>,
     pub takes: Option<Duration>,
 }
 
-/// The steps of a process in an order in which nobody comes before somebody it waits for. A loop is taken to
-/// go round as often as is planned, of a choice all branches are taken to be gone: whichever it is, there is time
-/// for it.
+/// The steps of a process in topological order. A loop counts as often as it is planned to repeat. All branches of
+/// a choice count as taken: whichever branch is taken, there is time for it.
 pub fn legs(schema: &Schema) -> Vec<Leg> {
     let is_work = |node: &&Node| node.who().is_some() || node.job().is_some();
     let nodes = schema.nodes.iter().filter(is_work);
@@ -30,7 +29,7 @@ pub fn legs(schema: &Schema) -> Vec<Leg> {
         sooner.map(|(number, _)| number).collect::<Vec<usize>>()
     };
     let mut order: Vec<_> = all.iter().map(before).zip(&all).enumerate().collect();
-    // Whoever waits for another waits for all it waits for as well, so has more before it.
+    // A successor has more predecessors than each of its predecessors, as it has all of theirs.
     order.sort_by_key(|(_, (before, one))| (before.len(), *one));
     let mut places = vec![0; all.len()];
     for (place, (number, _)) in order.iter().enumerate() {
@@ -45,7 +44,7 @@ pub fn legs(schema: &Schema) -> Vec<Leg> {
     legs.collect()
 }
 
-/// How long it takes after each leg until all is done, if nobody has to wait.
+/// The time from the end of each leg until all legs are done, without waiting.
 pub(crate) fn tails(legs: &[Leg], takes_ms: &[i64]) -> Vec<i64> {
     let mut tails = vec![0; legs.len()];
     for (place, leg) in legs.iter().enumerate().rev() {
@@ -56,8 +55,8 @@ pub(crate) fn tails(legs: &[Leg], takes_ms: &[i64]) -> Vec<i64> {
     tails
 }
 
-/// The same legs, of those that can be begun that first after which the most is to be done: who is needed by several branches
-/// does not keep the longest one waiting.
+/// The same legs, still in topological order, by longest remaining path first: a resource that several branches
+/// need does not delay the longest branch.
 pub fn longest_first(legs: Vec<Leg>, takes_ms: &[i64]) -> Vec<Leg> {
     let tails = tails(&legs, takes_ms);
     let urgency = |leg: usize| (tails[leg] + takes_ms[leg], Reverse(leg));
@@ -87,7 +86,7 @@ pub fn longest_first(legs: Vec<Leg>, takes_ms: &[i64]) -> Vec<Leg> {
     order.into_iter().map(moved).collect()
 }
 
-/// A step in each of the rounds that are planned of the loops around it.
+/// A step in each planned iteration of the loops around it.
 fn planned(schema: &Schema, node: &Node) -> Vec<Activity> {
     let mut rounds = vec![Vec::new()];
     for id in &node.loops {
@@ -130,7 +129,7 @@ mod tests {
         assert_eq!(legs[0].takes, Some(Duration::from_secs(3_600)));
     }
 
-    /// Steps in their order, with their rounds, and those right before each.
+    /// Steps in order, with their iterations and direct predecessors.
     fn told(schema: &Schema) -> Vec<String> {
         let legs = legs(schema);
         let name = |leg: &Leg| {

@@ -1,6 +1,6 @@
-//! Plans of people and executors: what can be promised, for when, and by whom.
+//! Plans of people and executors: which steps can be promised, for when, and with which performer.
 //!
-//! Invariant: no clock, no messages, no randomness; the caller says what time it is.
+//! Invariant: no clock, no messages, no randomness; the caller passes the time.
 
 mod legs;
 mod offers;

@@ -1,9 +1,11 @@
-//! Offers: what is held for those who have asked, until they start a case or some minutes are over.
+//! Offers: reservations that are held for a caller who asked for a date, until the caller starts a case or some
+//! minutes are over.
 //!
-//! A caller who asks about several cases of a process has an offer for each; asking about the same case again makes no second
-//! one. A start takes the offer for the same case, or, if it is late otherwise, the last one that is in time.
+//! A caller that asks about several cases of a process has an offer for each; asking about the same case again
+//! makes no second one. A start takes the offer for the same case, or, if it is late otherwise, the last one that
+//! is in time.
 //!
-//! Invariant: all of it is held, and none of it is firm.
+//! Invariant: every offer is held, and none is firm.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,14 +13,14 @@ use legwork_model::id::InstanceId;
 
 use crate::task::{Offer, TaskId};
 
-/// So many offers one caller has at a time.
+/// The most offers of one caller at a time.
 const OFFERS_MAX: usize = 10;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Offers {
     /// By caller, process, step and round.
     tasks: BTreeMap<(u64, u64, u32, u64), BTreeSet<TaskId>>,
-    /// Those of each caller, the oldest first.
+    /// The offered cases of each caller, oldest first.
     cases: BTreeMap<u64, Vec<Offered>>,
 }
 
@@ -27,12 +29,12 @@ pub(crate) struct Offers {
 struct Offered {
     instance: InstanceId,
     offer: Offer,
-    /// How many of its steps are held.
+    /// The number of its steps that are held.
     steps: usize,
 }
 
 impl Offers {
-    /// A step is offered; answers which offer is over for it: the oldest if there are too many.
+    /// Adds a step to an offer. Returns the case whose offer ends for it: the oldest if there are too many.
     pub(crate) fn add(&mut self, offer: Offer, task: TaskId) -> Option<InstanceId> {
         if !self.tasks.entry(place(offer, task)).or_default().insert(task) {
             return None;
@@ -45,14 +47,14 @@ impl Offers {
         cases.first().filter(|_| cases.len() > OFFERS_MAX).map(|oldest| oldest.instance)
     }
 
-    /// What was offered for the same case before, under other ids.
+    /// Earlier offers for the same case, under other ids.
     pub(crate) fn same_case(&self, offer: Offer, instance: InstanceId) -> Vec<InstanceId> {
         let cases = self.cases.get(&offer.caller).into_iter().flatten();
         let same = cases.filter(|own| own.offer == offer && own.instance != instance);
         same.map(|own| own.instance).collect()
     }
 
-    /// All that is offered for a step, for whichever case.
+    /// All offers for a step, for any case.
     pub(crate) fn of(&self, offer: Offer, task: TaskId) -> impl Iterator<Item = TaskId> {
         self.tasks.get(&place(offer, task)).into_iter().flatten().copied()
     }

@@ -1,12 +1,12 @@
-//! The plan of one hand: what it is to do, and for when more can be promised.
+//! The plan of one slot of a resource: its entries, and for when more can be promised.
 //!
-//! A hand does one thing at a time. Its plan is a list of entries and nothing else: every question is answered from the
-//! list anew, in one pass over it. The work of people is preemptible: what is due first is done first. Executors finish what
-//! they have begun, and work in the order of the list.
+//! A slot does one task at a time. Its plan is a list of entries and nothing else: every question is answered from
+//! the list in one pass. The work of people is preemptible: earliest due date first. Executors finish what they
+//! have begun, and work in the order of the list.
 //!
-//! Invariant: if nothing takes longer than planned and the hand works by its plan, every entry is done by its due date, unless
-//! it was late when it was added. What is added makes nobody else late if it was given no earlier date than
-//! [`Plan::earliest`] said.
+//! Invariant: if nothing takes longer than planned and the performer works by the plan, every entry is done by its
+//! due date, unless it was late when it was added. A new entry makes no other entry late if its due date is not
+//! before [`Plan::earliest`].
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,14 +22,14 @@ use crate::supply::{Supply, Work};
 /// Whether work that has begun is preemptible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discipline {
-    /// Of people. The test is exact: what is refused fits in no order.
+    /// People. The test is exact: a refused task fits in no order.
     Preemptive,
-    /// Executors finish what they have begun. A new entry is tried at every place of the list, and the list keeps its order
-    /// otherwise: a refusal can be too careful, a promise never is too bold.
+    /// Executors finish what they have begun. A new entry is tried at every place of the list, which keeps its
+    /// order otherwise: a refusal can be too careful, a promise is always kept.
     NonPreemptive,
 }
 
-/// From when on something can be done, and by when it has to be.
+/// The release time and the due date of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Window {
     #[n(0)]
@@ -38,27 +38,27 @@ pub struct Window {
     pub due: Timestamp,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Promised,
-    /// What a person does regularly. Nobody tells when it is done: it is taken to be done by the plan.
+    /// A regular task of a person. Nobody reports its end: it counts as done by the plan.
     Regular,
-    /// What an executor works on that nobody promised. It has no due date.
+    /// Unpromised work of an executor. It has no due date.
     Other,
 }
 
-/// How much of its time a hand may be planned for.
+/// How much of the working time can be planned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Depth {
-    /// All but its reserve.
+    /// All but the reserve.
     #[default]
     Normal,
-    /// All: something has failed elsewhere.
+    /// All: a promise failed elsewhere.
     Reserve,
 }
 
-/// A stretch of a plan: who works on what, when.
+/// A stretch of a plan: an entry is worked on from `from` to `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     pub key: u64,
@@ -74,32 +74,32 @@ struct Entry {
     due: i64,
     cost: i64,
     left: i64,
-    /// By how much it has taken longer than planned.
+    /// The time by which it has exceeded its planned length.
     over: i64,
     is_begun: bool,
-    /// Only held: its performer does not know of it yet.
+    /// Only held: its performer does not see it yet.
     is_held: bool,
     kind: Kind,
 }
 
-/// All points and lengths are working time of the hand, in milliseconds.
+/// All points and lengths are working time of the slot, in milliseconds.
 #[derive(Clone, Debug)]
 pub struct Plan {
     supply: Arc<Supply>,
     discipline: Discipline,
-    /// In per cent: what planning leaves free but after a fault.
+    /// In per cent: what planning leaves free, except after a fault.
     reserve: u8,
-    /// By how much the hand can fall behind the plan although nothing takes longer than planned: everything is planned for so
-    /// much earlier.
+    /// How far the performer can fall behind although nothing takes longer than planned. Every entry is planned to
+    /// be done so much earlier.
     lag: i64,
     now: i64,
-    /// Of people in the order of due dates; of executors in the order of work, what is begun first.
+    /// Of people by due date; of executors in the order of work, begun entries first.
     entries: Vec<Entry>,
 }
 
-/// Later than anything that is due; far enough from the end of all numbers to be added to.
+/// Later than every due date, and small enough not to overflow when added to.
 const NEVER: i64 = i64::MAX / 4;
-/// What takes an executor longer than planned is expected to take this part of it more, again and again.
+/// An executor's overrun is extended by this part of the task's length each time.
 pub(crate) const OVERRUN_PART: i64 = 4;
 
 impl Plan {
@@ -108,20 +108,20 @@ impl Plan {
         Self { supply, discipline, reserve: reserve.min(90), lag: 0, now, entries: Vec::new() }
     }
 
-    /// One that can fall behind by so much.
+    /// Sets the lag.
     #[must_use]
     pub fn with_lag(mut self, lag: Work) -> Self {
         self.lag = lag.0;
         self
     }
 
-    /// How much work is planned that somebody was promised or waits for.
+    /// The planned work that is promised or held.
     pub fn load(&self) -> Work {
         let own = self.entries.iter().filter(|entry| entry.kind != Kind::Regular);
         Work(own.map(|entry| entry.left).sum())
     }
 
-    /// The same plan if nobody works until a moment.
+    /// The same plan without any work until a moment.
     #[must_use]
     pub fn idle_until(&self, moment: Timestamp) -> Self {
         let mut idle = self.clone();
@@ -129,7 +129,8 @@ impl Plan {
         idle
     }
 
-    /// When work could be done at the earliest without making anything else late; `None` beyond what is known of the hand.
+    /// The earliest time at which new work can be done without making an entry late; `None` beyond the known
+    /// working time.
     pub fn earliest(&self, release: Timestamp, cost: Work, depth: Depth) -> Option<Timestamp> {
         let release = self.supply.until(release).0.max(self.now);
         let end = match (depth, self.reserve) {
@@ -146,7 +147,7 @@ impl Plan {
         }
     }
 
-    /// The plan as it would be if everything took longer, so that the reserve stays free.
+    /// The plan with every length stretched, so that the reserve stays free.
     fn without_reserve(&self) -> Self {
         let mut stretched = self.clone();
         stretched.entries.iter_mut().for_each(|it| it.left = self.stretched(it.left));
@@ -163,7 +164,7 @@ impl Plan {
         self.put(key, window, (cost.0, cost.0), false);
     }
 
-    /// The same of one that is begun, with what is left of it.
+    /// Adds a begun entry with its remaining work.
     pub fn add_begun(&mut self, key: u64, window: Window, (cost, left): (Work, Work)) {
         self.put(key, window, (cost.0, left.0), true);
     }
@@ -187,7 +188,7 @@ impl Plan {
         self.entries.insert(at, entry);
     }
 
-    /// Adds one that was in the plan before, behind the others: so an executor keeps its order.
+    /// Adds an entry that was in the plan before, at the end: so an executor keeps its order.
     pub fn add_again(&mut self, key: u64, window: Window, cost: Work) {
         self.put(key, window, (cost.0, cost.0), false);
         if self.discipline == Discipline::NonPreemptive
@@ -198,27 +199,27 @@ impl Plan {
         }
     }
 
-    /// Where in the list an entry stands.
+    /// The index of an entry in the list.
     pub fn place_of(&self, key: u64) -> Option<usize> {
         self.find(key)
     }
 
-    /// How much working time there is between two moments.
+    /// The working time between two moments.
     pub fn work_between(&self, from: Timestamp, to: Timestamp) -> Work {
         Work((self.supply.until(to).0 - self.supply.until(from).0).max(0))
     }
 
     fn by_due(&self, entry: &Entry) -> usize {
-        // Of what is due at the same time people finish first what they have begun.
+        // Among equal due dates, people finish begun entries first.
         let rank = |it: &Entry| (it.due, !it.is_begun, it.key);
         self.entries.partition_point(|it| rank(it) <= rank(entry))
     }
 
-    /// What a person does regularly.
+    /// Adds a regular task of a person.
     pub fn add_regular(&mut self, key: u64, window: Window, cost: Work) {
         let release = self.supply.until(window.release).0;
         let due = self.supply.until(window.due).0;
-        // What was done of it before is not known; what cannot be done does not count.
+        // How much of it is done already is unknown; a part that cannot be done does not count.
         let left = cost.0.min(due - release.max(self.now));
         if left > 0 {
             let (is_begun, is_held, kind) = (false, false, Kind::Regular);
@@ -228,7 +229,7 @@ impl Plan {
         }
     }
 
-    /// An executor works on something that nobody promised.
+    /// Adds unpromised work of an executor.
     pub fn add_other(&mut self, key: u64, left: Work) {
         let (release, due, left) = (self.now, NEVER, left.0.max(1));
         let (cost, is_begun, is_held, kind) = (left, true, false, Kind::Other);
@@ -236,7 +237,7 @@ impl Plan {
         self.entries.insert(self.begun(), entry);
     }
 
-    /// Answers how much of it was left.
+    /// Returns the remaining work.
     pub fn remove(&mut self, key: u64) -> Option<Work> {
         let at = self.find(key)?;
         Some(Work(self.entries.remove(at).left))
@@ -258,14 +259,15 @@ impl Plan {
         self.find(key).map(|at| Work(self.entries[at].left))
     }
 
-    /// An entry is only held, or firm: it keeps nobody from their work until it is.
+    /// Marks an entry as held or firm. A held entry does not delay the work on others.
     pub fn set_held(&mut self, key: u64, is_held: bool) {
         if let Some(at) = self.find(key) {
             self.entries[at].is_held = is_held;
         }
     }
 
-    /// Work on it has begun, at a moment that may be past: what a person was not known to work on meanwhile is done of it.
+    /// Work on the entry has begun, at a moment that may be past: the time since then counts as work on the entry,
+    /// unless another entry was known to be begun.
     pub fn begin(&mut self, key: u64, since: Timestamp) {
         let since = self.supply.until(since).0;
         let Some(at) = self.find(key) else { return };
@@ -275,7 +277,7 @@ impl Plan {
         let is_alone = !self.entries.iter().any(|entry| entry.is_begun);
         let entry = &mut self.entries[at];
         entry.is_begun = true;
-        // What it waits for was done sooner than planned.
+        // Its predecessor was done sooner than planned.
         entry.release = entry.release.min(since);
         if is_alone {
             entry.left = (entry.left - (self.now - since).max(0)).max(1.min(entry.left));
@@ -288,7 +290,7 @@ impl Plan {
         self.entries.insert(at, entry);
     }
 
-    /// It was given back, and begins anew.
+    /// The entry was given back and starts over.
     pub fn leave(&mut self, key: u64) {
         if let Some(at) = self.find(key) {
             let mut entry = self.entries.remove(at);
@@ -298,7 +300,7 @@ impl Plan {
         }
     }
 
-    /// Of executors: how many are begun. They stand first.
+    /// The number of begun entries of an executor. They come first.
     fn begun(&self) -> usize {
         match self.discipline {
             Discipline::Preemptive => 0,
@@ -308,12 +310,13 @@ impl Plan {
         }
     }
 
-    /// Whether an executor may begin this entry now, or something else of this length, and is in time with all the rest.
+    /// Whether an executor may begin this entry now, or other work of this length, without making another entry
+    /// late.
     pub fn may_begin(&self, key: Option<u64>, cost: Work) -> bool {
         if self.begun() > 0 {
             return false;
         }
-        // What is late as it is must not become later.
+        // An entry that is late already must not become later.
         let ends = self.ends_in_order(&self.entries);
         let rest = self.entries.iter().copied().zip(ends);
         let (rest, ends): (Vec<Entry>, Vec<i64>) =
@@ -324,8 +327,8 @@ impl Plan {
         latest.first().is_none_or(|latest| self.now.saturating_add(cost) <= *latest)
     }
 
-    /// What is done later by the plan than it is due, by more than a part of its length and not more than an amount; it may be
-    /// behind by the lag as well.
+    /// Entries whose planned end exceeds the due date by more than the lag and a leeway: a part of their length, at
+    /// most `most`.
     pub fn late(&self, part: i64, most: Work) -> Vec<u64> {
         let ends = self.ends();
         let all = self.entries.iter().zip(ends);
@@ -351,7 +354,7 @@ impl Plan {
         Some((self.supply.begin(Work(start.unwrap_or(self.now))).unwrap_or(end).min(end), end))
     }
 
-    /// All that is planned, in order.
+    /// All turns of the plan, in order.
     pub fn turns(&self) -> Vec<Turn> {
         let mut turns: Vec<(usize, i64, i64)> = Vec::new();
         self.run(NEVER, |one, from, to| {
@@ -369,7 +372,7 @@ impl Plan {
         turns.into_iter().filter_map(turn).collect()
     }
 
-    /// Time has passed: what is begun was worked on.
+    /// Advances the plan to a moment: begun entries were worked on.
     pub fn pass(&mut self, now: Timestamp) {
         let to = self.supply.until(now).0;
         if to <= self.now {
@@ -382,7 +385,7 @@ impl Plan {
                 if let Some(entry) = self.entries.first_mut().filter(|entry| entry.is_begun) {
                     let left = entry.left - passed;
                     entry.over += (-left).max(0);
-                    // What it does besides may have held it up for as long as the lag.
+                    // Other work may have delayed it by as much as the lag.
                     entry.left = match (left > 0, entry.over >= self.lag) {
                         (true, _) => left,
                         (false, true) => (entry.cost / OVERRUN_PART).max(1),
@@ -395,8 +398,8 @@ impl Plan {
         self.entries.retain(|it| it.kind != Kind::Regular || it.left > 0 && it.due > to);
     }
 
-    /// A person has worked by the plan: on what is due first, if that is begun or regular. While what is due first waits to be
-    /// begun, nothing is taken to be done.
+    /// Advances the plan of a person: the entry due first was worked on, if it is begun or regular. As long as the
+    /// entry due first is not begun, no progress is assumed.
     fn work_by_due(&mut self, to: i64) {
         let mut at = self.now;
         while at < to {
@@ -416,7 +419,7 @@ impl Plan {
         }
     }
 
-    /// When each entry is done by the plan.
+    /// The planned end of each entry.
     fn ends(&self) -> Vec<i64> {
         let mut ends = vec![self.now; self.entries.len()];
         self.run(NEVER, |one, _, to| {
@@ -426,7 +429,7 @@ impl Plan {
         ends
     }
 
-    /// Works by the plan up to a point: tells each stretch of work, until it is told to stop.
+    /// Runs the plan up to a point and reports each stretch of work, until `tell` breaks.
     fn run(&self, until: i64, mut tell: impl FnMut(usize, i64, i64) -> ControlFlow<()>) {
         let mut at = self.now;
         if self.discipline == Discipline::NonPreemptive {
@@ -441,7 +444,8 @@ impl Plan {
         }
         let open = self.entries.iter().enumerate().filter(|(_, entry)| entry.left > 0);
         let (now, later): (Vec<_>, Vec<_>) = open.partition(|(_, entry)| entry.release <= at);
-        // What is due first is done first: what could be begun from the outset stands in that order, what comes is put in order.
+        // Earliest due date first: entries released at the outset are sorted; later ones are put into order on
+        // their release.
         let mut here = now.into_iter().map(|(one, entry)| (one, entry.left));
         let mut first = here.next();
         let mut come: BinaryHeap<Reverse<(usize, i64)>> = BinaryHeap::new();
@@ -477,10 +481,10 @@ impl Plan {
         }
     }
 
-    /// When a person could have worked so much from a point on, if everything else is done as late as it can be.
+    /// When a person can have done so much work from a point on, if every other entry is done as late as possible.
     fn earliest_between(&self, release: i64, cost: i64) -> i64 {
         let idle = self.idle_from(release, &[]);
-        // What is late as it is counts as due when it is done by the plan: nothing delays it more.
+        // An entry that is late already counts as due at its planned end: new work does not delay it more.
         let idle = idle.or_else(|| self.idle_from(release, &self.ends()));
         let mut missing = cost;
         for (from, to) in idle.into_iter().flatten().rev() {
@@ -492,9 +496,9 @@ impl Plan {
         NEVER
     }
 
-    /// When a person is idle from a point on if everything is done as late as it can be, the last stretch first; before it by due
-    /// dates. That leaves more time until any later point than any other order. `None` if something is late as it is;
-    /// `ends` are the dates by which it counts as done then.
+    /// When a person is idle from a point on if every entry is done as late as possible, latest stretch first;
+    /// before that point by due dates. No other order leaves more time until any later point. `None` if an entry is
+    /// late already; `ends` are the dates that count as due dates then.
     fn idle_from(&self, release: i64, ends: &[i64]) -> Option<Vec<(i64, i64)>> {
         let mut left: Vec<i64> = self.entries.iter().map(|entry| entry.left).collect();
         if release > self.now {
@@ -513,7 +517,7 @@ impl Plan {
         }
         let mut at = order.last().map_or(release, |one| due(*one)).max(release);
         let mut idle = vec![(at, NEVER)];
-        // What is released last is done last. Of what can be done from the outset it does not matter what is.
+        // Backwards: the latest release first. Among entries released at the outset the order does not matter.
         let (mut ready, mut at_once): (BinaryHeap<(i64, i64)>, i64) = (BinaryHeap::new(), 0);
         loop {
             while let Some(one) = order.pop_if(|one| due(*one) >= at) {
@@ -551,7 +555,7 @@ impl Plan {
         Some(idle)
     }
 
-    /// Where in the list of an executor something comes first without making anything late, and when it is done then.
+    /// The first place in the list of an executor where a new entry makes no other late, and its end there.
     fn place(&self, release: i64, cost: i64) -> (usize, i64) {
         let ends = self.ends_in_order(&self.entries);
         let latest = latest_starts(&self.entries, &ends);
@@ -575,7 +579,7 @@ impl Plan {
     }
 }
 
-/// When each entry of a list has to begin at the latest, so that it and all behind it are in time, or no later than they are.
+/// The latest start of each entry of a list such that it and its successors are in time, or no later than now.
 fn latest_starts(entries: &[Entry], ends: &[i64]) -> Vec<i64> {
     let mut latest = vec![0; entries.len()];
     let mut next = i64::MAX;

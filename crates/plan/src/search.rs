@@ -1,11 +1,11 @@
-//! The admission of a case: every step is held, one after the other, or the earliest date is found.
+//! The admission of a case: a search that reserves every step, one after the other, or finds the earliest date.
 //!
-//! First everything is held as soon as possible. What is left until the deadline then is shared out, from the last step to
-//! the first. What is too late may displace what is less important, if it is in time then; else it is refused, and what is
-//! held counts as an offer.
+//! First every step is held as soon as possible. The slack until the deadline is then divided, from the last step
+//! to the first. If a step is too late, it may displace less important tasks, provided that makes the case in time;
+//! otherwise the case is refused, and the held steps become an offer.
 //!
-//! Invariant: the windows that are held follow each other, at every moment. Nothing is displaced for a case that would be
-//! late all the same.
+//! Invariant: held windows follow each other at every moment. Nothing is displaced for a case that would be late
+//! nevertheless.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,80 +18,80 @@ use crate::slack::{Placed, loosened};
 use crate::supply::{Supply, Work};
 use crate::task::{Grant, How, TaskId};
 
-/// For so long an offer is held, and nobody is taken to work meanwhile: some longer than the five minutes that are told.
+/// How long an offer is held, without any work on it: longer than the five minutes that callers are told.
 pub const OFFERED: Duration = Duration::from_secs(330);
 
-/// A step that has to be promised.
+/// A step that needs a reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Those it waits for, by their places, which are smaller.
+    /// Its predecessors, by index; all smaller.
     pub after: Vec<usize>,
     pub cost: Work,
-    /// It cannot begin before: what it waits for is under way and was not promised.
+    /// Its earliest start: an unpromised predecessor is under way.
     pub not_before: Timestamp,
 }
 
-/// What is to be done next.
+/// The next action of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Have a step held from a moment on: by a due date, or as soon as possible.
+    /// Hold a step from a release time on: by a due date, or as soon as possible.
     Hold { step: usize, release: Timestamp, due: Option<Timestamp>, how: How },
     /// Ask when a step could be done if it displaced what it may.
     Probe { step: usize, release: Timestamp },
-    /// Give back what is held: it is tried in another way.
+    /// Release all held steps: the search starts over in another way.
     Begin,
-    /// All is held, and in time.
+    /// All steps are held, and in time.
     Found,
-    /// It cannot be in time. What is held is done by the earliest date, if one is known.
+    /// The case cannot be in time. The held steps are done by the earliest date, if one is known.
     Refused { earliest: Option<Timestamp> },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
-    /// What was offered before, as it was offered: for this case, or, if it is late otherwise, for any.
+    /// Accepting an earlier offer as it was offered: for this case or, if that is late, for any case.
     Accepting {
         any: bool,
     },
-    /// Everything as soon as possible.
+    /// Holding every step as soon as possible.
     Soonest,
-    /// Slack is shared out: steps before this one still have none.
+    /// Dividing the slack: steps before this one have none yet.
     Loosening {
         windows: Vec<Window>,
         left: usize,
         is_fixed: Vec<bool>,
     },
-    /// Looks what could be displaced: when each step would be due.
+    /// Asking what could be displaced: the due date of each step.
     Probing {
         windows: Vec<Window>,
     },
-    /// What is in the way is displaced.
+    /// Displacing what is in the way.
     Displacing {
         windows: Vec<Window>,
     },
-    /// It cannot be in time: the earliest date is looked for that can be offered.
+    /// The case cannot be in time: looking for the earliest date to offer.
     Offering,
     Begins(Box<Phase>),
     Over(Option<Next>),
 }
 
-/// One attempt to have a deadline promised.
+/// One attempt to reserve a case by its deadline.
 #[derive(Clone, Debug)]
 pub struct Search {
     steps: Vec<Step>,
     start: Timestamp,
     deadline: Timestamp,
     may_displace: bool,
-    /// Of a running case nothing is offered.
+    /// Whether a refused case gets an offer; a running case does not.
     offers: bool,
-    /// Nothing is started: what is found stays an offer.
+    /// Only a question: the result stays an offer.
     asks: bool,
-    /// What was offered for other cases may be taken.
+    /// Whether offers for other cases may be accepted.
     accepts: bool,
     is_offer: bool,
-    /// Something may have been displaced for it.
+    /// Whether tasks may have been displaced for the case.
     has_displaced: bool,
     phase: Phase,
-    /// What is held, in the order of the steps, and where. While an offer is accepted these are the last ones.
+    /// Held steps in order, with their servers. While an offer is accepted these are the last steps.
     held: Vec<(ServerId, Grant)>,
 }
 
@@ -112,14 +112,14 @@ impl Search {
         }
     }
 
-    /// What is less important is displaced if need be.
+    /// Allows displacing less important tasks.
     #[must_use]
     pub fn displacing(mut self) -> Self {
         self.may_displace = true;
         self
     }
 
-    /// If it cannot be in time, a date is looked for that can be accepted for a while.
+    /// If the case cannot be in time, searches a date to offer.
     #[must_use]
     pub fn offering(mut self) -> Self {
         self.offers = true;
@@ -134,41 +134,41 @@ impl Search {
         self.deadline
     }
 
-    /// It may come from an offer: that is looked at first.
+    /// The case may come from an offer, which is tried first.
     #[must_use]
     pub fn accepting(mut self) -> Self {
         (self.phase, self.accepts) = (Phase::Accepting { any: false }, true);
         self
     }
 
-    /// It is only asked: what is found is an offer. What was offered before for the same case, and is in time, stays one.
+    /// Only asks: the result is an offer. An earlier offer for the same case that is in time stays.
     #[must_use]
     pub fn asking(mut self) -> Self {
         (self.phase, self.asks) = (Phase::Accepting { any: false }, true);
         self
     }
 
-    /// The case whose offer is accepted, from the first of its steps on.
+    /// The case whose offer is accepted, known from its first accepted step on.
     pub fn accepted(&self) -> Option<TaskId> {
         self.held.first().filter(|_| self.is_accepting()).and_then(|(_, grant)| grant.offered)
     }
 
-    /// Whether an offer is taken over, from the last step to the first.
+    /// Whether an offer is being accepted, from the last step to the first.
     pub fn is_accepting(&self) -> bool {
         matches!(self.phase, Phase::Accepting { .. })
     }
 
-    /// From when on steps can be done.
+    /// The earliest start of any step.
     pub fn start(&self) -> Timestamp {
         self.start
     }
 
-    /// Whether what is held is held as an offer.
+    /// Whether steps are held as an offer.
     pub fn is_offering(&self) -> bool {
         self.is_offer
     }
 
-    /// What it waits for next. `hours` tells when a performer works.
+    /// The next action. `hours` returns the working time of a performer.
     pub fn next(&mut self, hours: impl Fn(&Grant) -> Arc<Supply>) -> Next {
         match &self.phase {
             Phase::Accepting { any } if self.held.len() < self.steps.len() => {
@@ -200,7 +200,7 @@ impl Search {
                 Next::Begin
             }
             Phase::Accepting { .. } | Phase::Soonest => self.not_in_time(),
-            // What is only asked for is in time, or offered for later.
+            // A question is in time, or gets an offer for a later date.
             Phase::Offering => {
                 self.is_offer = true;
                 let end = self.end();
@@ -231,7 +231,7 @@ impl Search {
         }
     }
 
-    /// As soon as possible is too late, and so is what was offered.
+    /// As soon as possible is too late, and so is the offer.
     fn not_in_time(&mut self) -> Next {
         let then = match (self.may_displace, self.offers) {
             (true, _) => Phase::Probing { windows: Vec::new() },
@@ -242,13 +242,13 @@ impl Search {
         Next::Begin
     }
 
-    /// Each step can be done by then, if it displaces what it may.
+    /// Each step can be done by then if it displaces what it may.
     fn displace(&mut self, windows: &[Window]) {
         if windows.iter().any(|window| window.due > self.deadline) {
             self.not_displacing();
             return;
         }
-        // Who does it is not known: its share is by the clock.
+        // The performer is unknown: its slack counts by the clock.
         let always = Arc::new(Supply::always(self.start));
         let placed = self.steps.iter().zip(windows).map(|(step, window)| Placed {
             after: step.after.clone(),
@@ -264,14 +264,15 @@ impl Search {
         next
     }
 
-    /// A step begins when those it waits for are due.
+    /// The release time of a step: the latest due date of its predecessors.
     fn release(&self, step: usize, due: impl Fn(usize) -> Timestamp) -> Timestamp {
         let before = self.steps[step].after.iter().map(|step| due(*step)).max();
         let start = self.start.max(self.steps[step].not_before);
         before.map_or(start, |due| due.max(start))
     }
 
-    /// Of an offer the last step is accepted first, so that those before it are of the same offer. By when it has to be done.
+    /// The next step of an offer to accept, with its due date: last step first, so that the steps before it come
+    /// from the same offer.
     fn last_missing(&self) -> (usize, Timestamp) {
         let step = self.steps.len() - 1 - self.held.len();
         let behind = self.steps[step + 1..].iter().zip(&self.held);
@@ -296,8 +297,8 @@ impl Search {
         self.phase = Phase::Loosening { windows, left: self.steps.len(), is_fixed };
     }
 
-    /// From the last step to the first: so each has room before those that wait for it. Where one could not be
-    /// loosened, those before it keep their windows.
+    /// From the last step to the first: so each step gets its slack before its predecessors. If a step cannot be
+    /// loosened, its predecessors keep their windows.
     fn next_to_loosen(&mut self) -> Next {
         let Phase::Loosening { windows, left, is_fixed } = &mut self.phase else {
             return Next::Found;
@@ -316,12 +317,12 @@ impl Search {
         self.over(Next::Found)
     }
 
-    /// Whether something may have been displaced for it, since this was asked last.
+    /// Whether tasks may have been displaced for the case since the last call.
     pub fn take_displaced(&mut self) -> bool {
         std::mem::take(&mut self.has_displaced)
     }
 
-    /// A step is held as it was asked for.
+    /// The step is held as requested.
     pub fn granted(&mut self, at: ServerId, grant: Grant) {
         self.has_displaced |= matches!(self.phase, Phase::Displacing { .. });
         if let Phase::Loosening { left, .. } = &mut self.phase {
@@ -335,7 +336,7 @@ impl Search {
         self.held.insert(place, (at, grant));
     }
 
-    /// It cannot be held as it was asked for.
+    /// The step cannot be held as requested.
     pub fn refused(&mut self) {
         match &mut self.phase {
             Phase::Loosening { left, is_fixed, .. } => {
@@ -347,7 +348,7 @@ impl Search {
                 let then = if self.offers { Phase::Offering } else { Phase::Over(None) };
                 self.phase = Phase::Begins(Box::new(then));
             }
-            // It is not whole any more, and given back: there may be another one.
+            // The offer is no longer complete and is released: there may be another one.
             Phase::Accepting { any } if !self.asks && !self.held.is_empty() => {
                 self.phase = Phase::Begins(Box::new(Phase::Accepting { any: *any }));
             }
@@ -365,7 +366,7 @@ impl Search {
         }
     }
 
-    /// When a step could be done that was asked about.
+    /// The answer of a probe.
     pub fn probed(&mut self, end: Option<Timestamp>) {
         let Some(end) = end else {
             self.not_displacing();
@@ -386,7 +387,7 @@ impl Search {
         Next::Begin
     }
 
-    /// What was held is given back; answers what that was.
+    /// Starts over; returns the reservations to release.
     pub fn begin_anew(&mut self) -> Vec<(ServerId, Grant)> {
         if let Phase::Begins(then) = &mut self.phase {
             self.phase = std::mem::replace(then, Phase::Over(None));
@@ -397,13 +398,13 @@ impl Search {
         std::mem::take(&mut self.held)
     }
 
-    /// Something that is held is lost on the way: everything is tried again.
+    /// A reservation was lost on the way: the search starts over.
     pub fn lost(&mut self) {
         self.phase = Phase::Begins(Box::new(Phase::Soonest));
     }
 }
 
-/// Several planners are asked about a step: who could do it first, and of those who has the least to do.
+/// The bids of several planners for a step: the earliest wins, then the least load.
 #[derive(Clone, Debug, Default)]
 pub struct Bids {
     open: Vec<ServerId>,
@@ -429,19 +430,19 @@ impl Bids {
         self.open.contains(&server)
     }
 
-    /// When the best one could do it.
+    /// The end of the best bid.
     pub fn earliest(&self) -> Option<Timestamp> {
         self.bids.iter().min().map(|(end, ..)| *end)
     }
 
-    /// The best one; a preferred one if it is as early.
+    /// The best bidder; the preferred one if it is as early.
     pub fn best(&self, preferred: Option<ServerId>) -> Option<ServerId> {
         let rank =
             |bid: &&(Timestamp, Work, ServerId)| (bid.0, Some(bid.2) != preferred, bid.1, bid.2);
         self.bids.iter().min_by_key(rank).map(|(_, _, at)| *at)
     }
 
-    /// One could not keep it.
+    /// A bidder could not keep its bid.
     pub fn drop_bid(&mut self, of: ServerId) {
         self.bids.retain(|(_, _, at)| *at != of);
     }

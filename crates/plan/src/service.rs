@@ -1,24 +1,24 @@
-//! How long something takes: what the definition says, until enough was seen of it.
+//! Service times: the definition's value until enough runs were observed.
 
 use minicbor::{Decode, Encode};
 
 use crate::supply::Work;
 
-/// What was seen of one step: how often, and how long it took.
+/// Observations of one step: count and mean duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Encode, Decode)]
 pub struct Seen {
     #[n(0)]
     count: u32,
     #[n(1)]
     mean: f64,
-    /// The sum of the squares of the differences from the mean.
+    /// The sum of squared differences from the mean.
     #[n(2)]
     spread: f64,
 }
 
-/// So often it has to be seen before that counts.
+/// The number of observations before they count.
 const COUNT_MIN: u32 = 8;
-/// What was said is not corrected by more than this, either way.
+/// The most by which the definition's value is corrected, as a factor either way.
 const CORRECTED_MAX: i64 = 4;
 
 impl Seen {
@@ -30,7 +30,7 @@ impl Seen {
         self.spread += off * (took - self.mean);
     }
 
-    /// What is planned for a step of which the definition says this: nearly always enough.
+    /// The planned duration of a step: enough in nearly all cases.
     pub fn refine(&self, said: Work) -> Work {
         if self.count < COUNT_MIN {
             return said;

@@ -1,7 +1,7 @@
-//! How the slack until a deadline is shared out among the steps of a case: each takes longer by the same factor, of the
-//! time in which its performer works. So no step gets a night or a weekend for its share.
+//! Divides the slack until a deadline among the steps of a case: each step gets the same factor of its performer's
+//! working time. So no step gets a night or a weekend as its share.
 //!
-//! Invariant: no step is due earlier than without its share, and none begins before those it waits for are due.
+//! Invariant: no step is due earlier than without slack, and none begins before its predecessors are due.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use crate::supply::{Supply, Work};
 
 /// A factor of one.
 const ONE: i64 = 1_024;
-/// How far a factor is looked for: twice as far each time.
+/// The number of doublings in the search for the factor.
 const DOUBLED_MAX: u32 = 40;
 
-/// A step as it is planned as soon as possible.
+/// A step as planned as soon as possible.
 #[derive(Clone, Debug)]
 pub struct Placed {
-    /// The steps it waits for, by their places, which are smaller.
+    /// Its predecessors, by index; all smaller.
     pub after: Vec<usize>,
     pub window: Window,
-    /// When its performer works.
+    /// The working time of its performer.
     pub hours: Arc<Supply>,
 }
 
-/// The window of each step if the slack until a deadline is shared out.
+/// The window of each step when the slack until a deadline is divided.
 pub fn loosened(steps: &[Placed], deadline: Timestamp) -> Vec<Window> {
     let fits = |factor: i64| {
         stretched(steps, factor).filter(|windows| windows.iter().all(|it| it.due <= deadline))
@@ -44,7 +44,7 @@ pub fn loosened(steps: &[Placed], deadline: Timestamp) -> Vec<Window> {
             None => bad = middle,
         }
     }
-    // What nobody waits for is due at the deadline itself.
+    // A step without successors is due at the deadline itself.
     let is_last = |step: usize| !steps.iter().any(|other| other.after.contains(&step));
     for (_, window) in best.iter_mut().enumerate().filter(|(step, _)| is_last(*step)) {
         window.due = window.due.max(deadline);
@@ -52,7 +52,7 @@ pub fn loosened(steps: &[Placed], deadline: Timestamp) -> Vec<Window> {
     best
 }
 
-/// The windows if everything takes longer by a factor; `None` if that is longer than is known when everybody works.
+/// The windows for a factor; `None` beyond the known working time.
 fn stretched(steps: &[Placed], factor: i64) -> Option<Vec<Window>> {
     let mut windows: Vec<Window> = Vec::with_capacity(steps.len());
     for Placed { after, window, hours } in steps {

@@ -1,7 +1,7 @@
-//! When a resource works: its working time as a function of the clock.
+//! The working time of a resource as a function of the clock.
 //!
-//! Plans count in working time alone, where nobody sleeps and nobody is away. A moment is turned into
-//! it once, when a task comes in, and back when somebody wants to know.
+//! Plans count in working time, without nights and absences. A moment is converted once when a task
+//! comes in, and back when its date is shown.
 
 use legwork_model::time::Timestamp;
 use minicbor::{Decode, Encode};
@@ -17,25 +17,25 @@ impl Work {
     }
 }
 
-/// The whole of one's time, in per cent.
+/// The whole time, in per cent.
 pub const WHOLE: u32 = 100;
 
-/// A time in which a resource works, with a part of its time.
+/// A span of working time, with a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     pub from: Timestamp,
     pub to: Timestamp,
-    /// In per cent; of executors that do several tasks at a time each has a plan of its own.
+    /// In per cent. Each slot of an executor has a plan of its own.
     pub share: u32,
 }
 
-/// All times in which a resource works. What lies behind the last is not known: nothing is promised
-/// there.
+/// All spans of working time of a resource. Nothing is known after the last one, and nothing is
+/// promised there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Supply {
-    /// In their order; they do not overlap.
+    /// In order, disjoint.
     spans: Vec<Span>,
-    /// The working time before each.
+    /// The working time before each span.
     before: Vec<i64>,
 }
 
@@ -45,7 +45,7 @@ impl Supply {
         Self::always_with(WHOLE, from)
     }
 
-    /// At any hour, with a part of the time, in per cent.
+    /// At any hour, with a share in per cent.
     pub fn always_with(share: u32, from: Timestamp) -> Self {
         Self::new([Span { from, to: Timestamp(i64::MAX / (2 * i64::from(WHOLE))), share }])
     }
@@ -64,19 +64,19 @@ impl Supply {
         Self { spans, before }
     }
 
-    /// How much working time there is before a moment.
+    /// The working time before a moment.
     pub fn until(&self, moment: Timestamp) -> Work {
         let next = self.spans.partition_point(|span| span.from < moment);
         let Some(place) = next.checked_sub(1) else { return Work(0) };
         Work(self.before[place] + self.spans[place].work_until(moment))
     }
 
-    /// The first moment before which there is so much working time; `None` if that is not known.
+    /// The first moment with so much working time before it; `None` if unknown.
     pub fn moment(&self, work: Work) -> Option<Timestamp> {
         let place = self.before.partition_point(|before| *before < work.0).checked_sub(1);
         let Some(place) = place else { return self.spans.first().map(|span| span.from) };
         let span = self.spans[place];
-        // Of more than can be counted nothing is known.
+        // Overflow counts as unknown.
         let missing = (work.0 - self.before[place]).checked_mul(i64::from(WHOLE))?;
         let share = i64::from(span.share);
         let length = missing.checked_add(share - 1)? / share;
@@ -84,8 +84,8 @@ impl Supply {
         (moment <= span.to).then_some(moment)
     }
 
-    /// The first moment from which on work of this point can be done: where `moment` is the end of
-    /// one day, this is the beginning of the next.
+    /// The first moment at which work of this point can be done: where `moment` is the end of a day,
+    /// this is the beginning of the next.
     pub fn begin(&self, work: Work) -> Option<Timestamp> {
         let place = self.before.partition_point(|before| *before <= work.0).checked_sub(1)?;
         let from = self.spans[place].from;

@@ -1,4 +1,4 @@
-//! What is to be promised: a step of a case, and who can do it.
+//! Tasks: a step of a case with its candidates.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct TaskId {
     pub round: u64,
 }
 
-/// Who can do something.
+/// A resource: a person, an executor, or the workers of a type.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(flat)]
 pub enum ResourceId {
@@ -30,7 +30,7 @@ pub enum ResourceId {
     Person(#[n(0)] AgentId),
     #[n(1)]
     Executor(#[cbor(n(0), with = "shared_text")] Arc<str>),
-    /// The workers that ask for jobs of a type.
+    /// The workers that poll jobs of a type.
     #[n(2)]
     Workers(#[cbor(n(0), with = "shared_text")] Arc<str>),
 }
@@ -45,12 +45,13 @@ impl fmt::Display for ResourceId {
     }
 }
 
-/// One of those who can do a task.
+/// A possible performer of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Candidate {
     #[n(0)]
     pub who: ResourceId,
-    /// Only in one of these times, in their order: a substitute, while others are absent. At any time if there are none.
+    /// Only within these windows, in order: a substitute, while the regular performers are absent. Without windows
+    /// at any time.
     #[n(1)]
     pub within: Vec<Window>,
 }
@@ -61,20 +62,20 @@ impl Candidate {
     }
 }
 
-/// What is asked of a planner.
+/// A request to a planner.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Task {
     #[n(0)]
     pub id: TaskId,
-    /// What the step is called.
+    /// The name of the step.
     #[cbor(n(1), with = "shared_text")]
     pub step: Arc<str>,
-    /// The higher, the more important.
+    /// Higher is more important.
     #[n(2)]
     pub priority: u8,
     #[n(3)]
     pub release: Timestamp,
-    /// By when; `None`: as soon as possible.
+    /// The due date; `None`: as soon as possible.
     #[n(4)]
     pub due: Option<Timestamp>,
     #[n(5)]
@@ -83,72 +84,72 @@ pub struct Task {
     pub who: Vec<Candidate>,
     #[n(7)]
     pub how: How,
-    /// It was promised by somebody who failed: the reserve of others may be used.
+    /// A promise of a failed performer: the reserve of other performers may be used.
     #[n(8)]
     pub after_fault: bool,
-    /// Nobody is taken to work before: an offer holds although nothing is begun meanwhile.
+    /// No work before this moment: an offer holds although nothing is begun meanwhile.
     #[n(10)]
     pub idle_until: Option<Timestamp>,
-    /// Which offer this is part of, or may have come from.
+    /// The offer that this belongs to, or may have come from.
     #[n(9)]
     pub offer: Option<Offer>,
-    /// Only what was offered for the same case as this: of two offers neither would be whole.
+    /// Accept only offers for the same case as this task: a mix of two offers would complete neither.
     #[n(11)]
     pub of: Option<TaskId>,
 }
 
-/// In which way something is reserved.
+/// The kind of a reservation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum How {
     #[n(0)]
     #[default]
     Plain,
-    /// Less important tasks that are not begun are displaced if need be.
+    /// Displaces less important tasks that are not begun, if needed.
     #[n(1)]
     Displacing,
-    /// Only what was offered before for the same case, as it was offered.
+    /// Accepts only an earlier offer for the same case, as offered.
     #[n(2)]
     Accepting,
-    /// It is offered, and held until somebody accepts it.
+    /// An offer, held until it is accepted.
     #[n(3)]
     Offering,
-    /// What was offered before for the same case stays offered, for as long as before.
+    /// An earlier offer for the same case stays, with its expiry.
     #[n(4)]
     Keeping,
-    /// Only what was offered before to the same caller, for whichever case of the process.
+    /// Accepts only an earlier offer to the same caller, for any case of the process.
     #[n(5)]
     AcceptingAny,
 }
 
-/// What is offered: to whom, for which process and for which of its cases, as numbers that nothing else has.
+/// An offer: caller, process and case, as unique numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct Offer {
     #[n(0)]
     pub caller: u64,
     #[n(1)]
     pub process: u64,
-    /// What it is started with. Another case may take the offer as well.
+    /// A hash of the start data. Another case may take the offer as well.
     #[n(2)]
     pub case: u64,
 }
 
-/// A reservation: who does a task, and when.
+/// A reservation: the performer and the window of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Grant {
     #[n(0)]
     pub task: TaskId,
     #[n(1)]
     pub by: ResourceId,
-    /// It is done between these.
+    /// The task is done within.
     #[n(2)]
     pub window: Window,
-    /// When it is planned just now.
+    /// The currently planned start.
     #[n(3)]
     pub start: Timestamp,
     #[n(4)]
     pub end: Timestamp,
-    /// As what it was offered before, if it was.
+    /// The task under which it was offered before, if it was.
     #[n(5)]
     pub offered: Option<TaskId>,
 }

@@ -1,4 +1,5 @@
-//! What a plan promises fits, what it refuses fits in no order, and who works by it is never late.
+//! What a plan promises fits, what it refuses fits in no order, and a performer that works by the plan is never
+//! late.
 
 #![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
@@ -16,8 +17,8 @@ fn window(release: i64, due: i64) -> Window {
     Window { release: Timestamp(release), due: Timestamp(due) }
 }
 
-/// Whether tasks (release, due, cost) can all be done if work is preemptible: in no stretch of time there is more to
-/// do than it is long.
+/// Whether tasks (release, due, cost) can all be done preemptively: in no interval there is more work than its
+/// length.
 fn fits(tasks: &[(i64, i64, i64)], now: i64) -> bool {
     let tasks: Vec<_> = tasks.iter().map(|(r, d, c)| ((*r).max(now), *d, *c)).collect();
     tasks.iter().all(|(from, ..)| {
@@ -37,8 +38,8 @@ fn admit(plan: &mut Plan, key: u64, (release, due, cost): (i64, i64, i64)) -> bo
     fits
 }
 
-/// Works by the plan up to a moment, a step at a time: what is planned first is begun when it can be. Some of it takes
-/// less than planned.
+/// Works by the plan up to a moment, one step at a time: the first planned entry is begun as soon as possible. Some
+/// entries take less than planned.
 fn work(plan: &mut Plan, (from, to): (i64, i64), sooner: i64, done: &mut Vec<(u64, i64)>) {
     for now in from..to {
         let Some(first) = plan.turns().first().copied().filter(|it| it.from.0 <= now) else {
@@ -184,7 +185,7 @@ fn what_a_person_does_regularly_is_done_by_the_plan() {
     assert_eq!(plan.earliest(Timestamp(0), Work(7), Depth::Normal), Some(Timestamp(11)));
     plan.pass(Timestamp(3));
     assert_eq!(plan.left(1), Some(Work(1)));
-    // What is due sooner waits to be begun: nobody works by the plan.
+    // The entry due sooner waits to be begun: no progress is assumed.
     plan.add(3, window(3, 8), Work(2));
     plan.pass(Timestamp(5));
     assert_eq!(plan.left(1), Some(Work(1)));
@@ -209,7 +210,7 @@ fn what_is_begun_before_its_release_time_is_worked_on() {
     let mut plan = plan(Discipline::Preemptive);
     plan.add(1, window(0, 40), Work(5));
     plan.add(2, window(20, 30), Work(10));
-    // What it waits for was done sooner than planned.
+    // Its predecessor was done sooner than planned.
     plan.begin(2, Timestamp(0));
     plan.pass(Timestamp(8));
     assert_eq!((plan.left(1), plan.left(2)), (Some(Work(5)), Some(Work(2))));

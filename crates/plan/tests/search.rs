@@ -46,7 +46,7 @@ fn set_up(planner: &mut Planner, programs: bool) {
     }
 }
 
-/// A case: who can do each of its steps.
+/// A case: the candidates of each of its steps.
 #[derive(Clone, Debug)]
 struct Case {
     id: u128,
@@ -76,7 +76,7 @@ impl Case {
     }
 }
 
-/// Has a search done; answers what came of it, and what was displaced.
+/// Runs a search; returns its result and the displaced tasks.
 fn travel(
     planner: &mut Planner,
     search: &mut Search,
@@ -168,10 +168,10 @@ proptest! {
             match travel(&mut planner, &mut search, &case, until).0 {
                 Next::Found => {}
                 Next::Refused { earliest } => {
-                    // Everybody has the time at some day, and this is an offer.
+                    // Everybody has time at some day, and this is an offer.
                     let earliest = earliest.unwrap();
                     prop_assert!(earliest > deadline);
-                    // Five minutes later it is accepted, under another id.
+                    // Five minutes later the offer is accepted, under another id.
                     case.id += 100;
                     let now = Timestamp(0) + OFFERED;
                     search = Search::new(case.steps.clone(), now, earliest).accepting();
@@ -254,7 +254,7 @@ fn what_was_lost_by_a_fault_uses_the_reserve_of_others() {
 #[test]
 fn the_earliest_date_has_no_padding_in_working_time() {
     let mut planner = planner(false);
-    // At seven in the morning, for somebody who works from nine to five.
+    // At seven in the morning, for a person who works from nine to five.
     let start = Timestamp(7 * HOUR);
     let case = Case {
         id: 1,
@@ -291,7 +291,7 @@ fn slack_is_shared_out_in_working_time() {
     assert_eq!(dues, [2 * 24 + 13, 7 * 24 - 1]);
 }
 
-/// One step of an hour for one person, asked about with too early a deadline: what is offered.
+/// The date that is offered for a step of an hour of one person, asked with too early a deadline.
 fn offered(planner: &mut Planner, id: u128) -> Timestamp {
     let case = hour_of_ann(id);
     let mut search = Search::new(case.steps.clone(), Timestamp(0), Timestamp(0)).offering();
@@ -309,7 +309,7 @@ fn hour_of_ann(id: u128) -> Case {
     Case { id, steps, who, priority: 5, process: 1 }
 }
 
-/// Starts a case by a date, under an id of its own.
+/// Starts a case by a date, under a new id.
 fn started(planner: &mut Planner, id: u128, by: Timestamp) -> Next {
     let case = hour_of_ann(id);
     let mut search = Search::new(case.steps.clone(), Timestamp(0), by).accepting();
@@ -387,7 +387,7 @@ fn a_step_that_another_has_begun_is_taken_over_as_a_whole() {
     planner.begin(task, Timestamp(9 * HOUR));
     planner.pass(Timestamp(13 * HOUR));
     assert_eq!(planner.left(task), Some(Work(2 * HOUR)));
-    // Only the rest for Ann, all of it for Ben: who works until five.
+    // Only the rest for Ann, all of it for Ben, who works until five.
     let hold = |planner: &mut Planner, who: usize| {
         let task = Task {
             who: vec![Candidate::at_any_time(person(who))],
@@ -397,7 +397,7 @@ fn a_step_that_another_has_begun_is_taken_over_as_a_whole() {
     };
     assert!(!hold(&mut planner, 1));
     assert!(hold(&mut planner, 0));
-    // Also if it is released in between, as other steps of its case found no time.
+    // Also if it is released in between, because other steps of its case found no time.
     planner.release(task, HERE, 2);
     assert!(!hold(&mut planner, 1));
     assert!(hold(&mut planner, 0));
@@ -426,7 +426,7 @@ fn what_is_held_in_another_way_still_is_given_up_for_an_offer() {
     let mut planner = planner(false);
     offered(&mut planner, 1);
     let case = hour_of_ann(101);
-    // That it is released got lost.
+    // The release was lost.
     let plain = case.task(0, Timestamp(0), None, How::Plain);
     let plain = Task { offer: None, ..plain };
     assert!(planner.hold(&plain, (HERE, 1), Timestamp(DAY)).is_ok());

@@ -1,4 +1,4 @@
-//! Who of those who could do a task does it best, and what is displaced for it.
+//! The best performer for a task, and the tasks that are displaced for it.
 
 use legwork_model::time::Timestamp;
 
@@ -7,7 +7,7 @@ use crate::plan::{Depth, Plan, Window};
 use crate::supply::Work;
 use crate::task::{How, ResourceId, Task, TaskId};
 
-/// Where a task fits best.
+/// The best place for a task.
 pub(super) struct Fit {
     pub(super) end: Timestamp,
     pub(super) load: Work,
@@ -18,8 +18,8 @@ pub(super) struct Fit {
 }
 
 impl Planner {
-    /// The best place for a task: if it has a due date, with whom has the least to do, else where it is done first. The
-    /// performer who has begun it has only the rest to do.
+    /// The best place for a task: with a due date, the performer with the least work; without one, the performer
+    /// that is done first. The performer that has begun the task needs only the rest.
     pub(super) fn fit(&self, task: &Task, rest: Option<(&ResourceId, Work)>) -> Option<Fit> {
         let mut best: Option<Fit> = None;
         for candidate in &task.who {
@@ -77,7 +77,7 @@ impl Planner {
                     earliest(&plan).filter(|end| *end <= due)
                 };
                 let end = without(victims.len())?;
-                // As few as are needed.
+                // Binary search for the smallest number of victims.
                 let (mut too_few, mut enough) = (0, victims.len());
                 while task.due.is_some() && too_few + 1 < enough {
                     let middle = usize::midpoint(too_few, enough);
@@ -90,13 +90,13 @@ impl Planner {
                 without(enough).unwrap_or(end)
             }
         };
-        // As soon as possible: it is due when it can be done.
+        // As soon as possible: the due date is the possible end.
         let due = if task.due.is_some() { due } else { end };
         let window = Window { due, ..window };
         Some(Fit { end, load: plan.load(), by: who.clone(), hand, window, displaced })
     }
 
-    /// What may be displaced by a task, what is least important and due last first.
+    /// The entries that a task may displace, least important and latest due date first.
     fn victims(&self, task: &Task, who: &ResourceId, hand: usize) -> Vec<(TaskId, u64)> {
         let mut victims: Vec<&Held> = self
             .held

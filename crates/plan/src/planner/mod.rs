@@ -1,9 +1,10 @@
-//! The plans that one server keeps: of people, executors and workers, each with as many hands as work at a time.
+//! The plans of one server: of people, executors and workers, each with one slot per concurrent task.
 //!
-//! A reservation is held for a while first, in memory. It is firm when the case that wants it goes ahead; only then it is
-//! told to the caller as a [`Change`], to be stored.
+//! A reservation is held first, in memory. It is firm when its case goes ahead; only then is it reported to the
+//! caller as a [`Change`], to be stored.
 //!
-//! Invariant: nothing that is held makes a firm reservation late, unless it displaces it, and then the caller is told.
+//! Invariant: a held reservation makes no firm reservation late, unless it displaces the firm one, and then the
+//! caller is told.
 
 mod fit;
 
@@ -20,12 +21,12 @@ use crate::plan::{Discipline, OVERRUN_PART, Plan, Turn, Window};
 use crate::supply::{Supply, Work};
 use crate::task::{Grant, How, Offer, ResourceId, Task, TaskId};
 
-/// What becomes late by no more than this part of its length, and by no more than so long, is not given up: nobody begins in the
-/// very moment in which they can.
+/// An entry that is late by at most this part of its length, and by at most `LEEWAY_MAX`, is not given up: nobody
+/// begins at the very moment at which work can begin.
 const LEEWAY_PART: i64 = 16;
 const LEEWAY_MAX: Work = Work(60_000);
 
-/// How long it is remembered how much is left of what was begun and is released.
+/// How long the remaining work of a begun and released reservation is remembered.
 const REMEMBERED: Duration = Duration::from_hours(1);
 
 /// How a resource works.
@@ -33,39 +34,39 @@ const REMEMBERED: Duration = Duration::from_hours(1);
 pub struct Setup {
     pub supply: Supply,
     pub discipline: Discipline,
-    /// How many tasks it does at a time.
+    /// The number of concurrent tasks.
     pub hands: usize,
-    /// What it does regularly: in which window, and how much it is.
+    /// Its regular tasks: window and length.
     pub regular: Vec<(Window, Work)>,
-    /// In per cent: what planning leaves free but after a fault.
+    /// In per cent: what planning leaves free, except after a fault.
     pub reserve: u8,
-    /// By how much it can fall behind its plan although nothing takes longer than planned: an executor has regular work at
-    /// times that nobody knows.
+    /// How far it can fall behind its plan although nothing takes longer than planned: an executor has regular work
+    /// at unknown times.
     pub lag: Work,
 }
 
-/// What has to be stored.
+/// A change to store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     Reserved(TaskId),
     Begun(TaskId),
-    /// Begun, and given back.
+    /// A begun task was given back.
     Left(TaskId),
     Ended(TaskId),
 }
 
-/// A reservation as it is kept.
+/// A stored reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reservation {
     pub task: TaskId,
     pub step: Arc<str>,
     pub by: ResourceId,
-    /// Which of its hands.
+    /// The index of the slot.
     pub hand: usize,
     pub window: Window,
     pub cost: Work,
     pub priority: u8,
-    /// The server that started the case, and the number of its attempt to have it promised.
+    /// The server that started the case, and the number of its admission attempt.
     pub asker: ServerId,
     pub attempt: u64,
 }
@@ -74,11 +75,11 @@ pub struct Reservation {
 struct Held {
     reservation: Reservation,
     key: u64,
-    /// Held until then; firm if there is no such moment.
+    /// The expiry; firm if there is none.
     until: Option<Timestamp>,
-    /// What it is offered as, if it is.
+    /// The offer that it belongs to, if any.
     offer: Option<Offer>,
-    /// As what it was offered before.
+    /// The task under which it was offered before.
     offered: Option<TaskId>,
 }
 
@@ -86,17 +87,17 @@ struct Held {
 pub struct Planner {
     resources: BTreeMap<ResourceId, Vec<Plan>>,
     held: BTreeMap<TaskId, Held>,
-    /// Until when what is not firm is held.
+    /// Held reservations by expiry.
     expiry: BTreeSet<(Timestamp, TaskId)>,
-    /// What somebody has begun and is released, as new dates are sought for it: by whom, and what is left; and until when that
-    /// is remembered, the first to be forgotten first.
+    /// Begun reservations that were released while new dates are searched: performer, remaining work and expiry.
+    /// The first to expire is forgotten first.
     paused: BTreeMap<TaskId, (ResourceId, Work)>,
     remembered: VecDeque<(Timestamp, TaskId)>,
-    /// The latest moment that is known.
+    /// The latest known moment.
     latest: Timestamp,
-    /// What executors work on that nobody promised.
+    /// Unpromised work of executors.
     others: BTreeMap<TaskId, (ResourceId, usize, u64)>,
-    /// The tasks of entries in plans.
+    /// The tasks of the entries in plans.
     tasks: BTreeMap<u64, TaskId>,
     last_key: u64,
     offers: Offers,
@@ -104,7 +105,7 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// A resource is planned here from now on, or works otherwise than before. Its reservations stay.
+    /// Adds or changes a resource. Its reservations stay.
     pub fn set_up(&mut self, id: ResourceId, setup: &Setup, now: Timestamp) {
         let plan = Plan::new(setup.supply.clone(), setup.discipline, setup.reserve, now);
         let plan = plan.with_lag(setup.lag);
@@ -113,12 +114,12 @@ impl Planner {
         for (window, cost) in &setup.regular {
             self.last_key += 1;
             let key = self.last_key;
-            // Who does something regularly has one hand.
+            // A resource with regular tasks has one slot.
             if let Some(plan) = self.resources.get_mut(&id).and_then(|hands| hands.first_mut()) {
                 plan.add_regular(key, *window, *cost);
             }
         }
-        // What a hand had that was gone before is in the last one.
+        // Entries of a removed slot are in the last one.
         let plan = |hand: usize| before.get(hand).or(before.last());
         let left = |hand: usize, key: u64| plan(hand).and_then(|plan| plan.left(key));
         let is_begun = |hand: usize, key: u64| plan(hand).is_some_and(|it| it.is_begun(key));
@@ -138,7 +139,7 @@ impl Planner {
         }
     }
 
-    /// A hand may be gone; then another one has what it had.
+    /// The plan of a slot; if the slot is gone, another one has its entries.
     fn plan_mut(&mut self, id: &ResourceId, hand: usize) -> Option<&mut Plan> {
         let hands = self.resources.get_mut(id)?;
         let last = hands.len().checked_sub(1)?;
@@ -166,7 +167,7 @@ impl Planner {
         plan.set_held(key, until.is_some());
     }
 
-    /// A resource is not planned here any more: its firm reservations, which end.
+    /// Removes a resource; returns its firm reservations, which end.
     pub fn lose(&mut self, id: &ResourceId) -> Vec<Reservation> {
         self.resources.remove(id);
         self.others.retain(|_, (by, ..)| by != id);
@@ -190,7 +191,7 @@ impl Planner {
         self.resources.get(id).map_or(0, Vec::len)
     }
 
-    /// Whether anything is reserved.
+    /// Whether nothing is reserved.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
@@ -199,17 +200,17 @@ impl Planner {
         self.held.get(&task).map(|held| &held.reservation)
     }
 
-    /// All that are firm.
+    /// All firm reservations.
     pub fn firm(&self) -> impl Iterator<Item = &Reservation> {
         self.held.values().filter(|held| held.until.is_none()).map(|held| &held.reservation)
     }
 
-    /// Whether a reservation is firm, and not only held.
+    /// Whether a reservation is firm, not only held.
     pub fn is_firm(&self, task: TaskId) -> bool {
         self.held.get(&task).is_some_and(|held| held.until.is_none())
     }
 
-    /// How many reservations of a resource are begun.
+    /// The number of begun reservations of a resource.
     pub fn begun(&self, id: &ResourceId) -> usize {
         let is_begun = |held: &&Held| {
             let plan = self.plan(id, held.reservation.hand);
@@ -218,12 +219,12 @@ impl Planner {
         self.held.values().filter(|held| held.reservation.by == *id).filter(is_begun).count()
     }
 
-    /// Whether a resource has anything reserved.
+    /// Whether a resource has a reservation.
     pub fn has_reserved(&self, id: &ResourceId) -> bool {
         self.held.values().any(|held| held.reservation.by == *id)
     }
 
-    /// Time has passed: people and executors have worked by their plans. What was held and not confirmed is dropped.
+    /// Advances all plans to a moment. Held reservations that were not confirmed in time expire.
     pub fn pass(&mut self, now: Timestamp) {
         self.latest = self.latest.max(now);
         while let Some((_, task)) = self.remembered.pop_front_if(|(until, _)| *until <= now) {
@@ -236,12 +237,12 @@ impl Planner {
         }
     }
 
-    /// When something is dropped that was not confirmed.
+    /// When the next held reservation expires.
     pub fn next_due(&self) -> Option<Timestamp> {
         self.expiry.first().map(|(until, _)| *until)
     }
 
-    /// When a task could be done at the earliest, with all that it would displace, and how much its performer has to do.
+    /// The earliest end of a task if it displaces all it may, and the load of its performer.
     pub fn probe(&self, task: &Task) -> Option<(Timestamp, Work)> {
         if matches!(task.how, How::Accepting | How::AcceptingAny | How::Keeping) {
             return Some((self.held.get(&self.offered(task)?)?.reservation.window.due, Work(0)));
@@ -249,8 +250,8 @@ impl Planner {
         self.fit(&Task { due: None, ..task.clone() }, None).map(|fit| (fit.end, fit.load))
     }
 
-    /// Holds a reservation until a moment, an offer until work on it would begin; one of before is given up for it. Answers also
-    /// what is displaced, or, if it cannot be done in time, the earliest date.
+    /// Holds a reservation until a moment, an offer until its work would begin; an earlier reservation of the task
+    /// is given up for it. Also returns the displaced tasks or, if it cannot be done in time, the earliest date.
     pub fn hold(
         &mut self,
         task: &Task,
@@ -266,7 +267,7 @@ impl Planner {
         }
         self.vacate(task.id);
         let before = self.take_out(task.id);
-        // The performer who has begun it has only the rest to do.
+        // The performer that has begun it needs only the rest.
         let paused = self.paused.get(&task.id).cloned();
         let begun = before.as_ref().and_then(|(held, left)| Some((&held.reservation.by, (*left)?)));
         let rest = begun.or(paused.as_ref().map(|(by, left)| (by, *left)));
@@ -310,7 +311,7 @@ impl Planner {
         self.grant(task.id).map(|grant| (grant, displaced)).ok_or(None)
     }
 
-    /// What was offered to the same caller for this step, the last that is in time. Who could do it may not be known yet.
+    /// The latest offer for this step to the same caller that is in time. Its performer may not be known yet.
     fn offered(&self, task: &Task) -> Option<TaskId> {
         let is_by = |by: &ResourceId| task.who.iter().any(|candidate| candidate.who == *by);
         let fits = |held: &&Held| {
@@ -325,7 +326,7 @@ impl Planner {
         in_time.max_by_key(|own| (own.window.due, own.task)).map(|own| own.task)
     }
 
-    /// An offer comes back: what was held for it is held for this task.
+    /// Accepts an offer: its reservation is held for this task.
     fn accept(
         &mut self,
         task: &Task,
@@ -333,7 +334,7 @@ impl Planner {
         until: Timestamp,
     ) -> Option<(Grant, Vec<Reservation>)> {
         let offered = self.offered(task)?;
-        // It may be held in another way still: the message that it is released was lost.
+        // The task may still be held under an earlier attempt: its release was lost.
         if offered != task.id {
             self.end(task.id);
         }
@@ -351,7 +352,7 @@ impl Planner {
         match task.offer.filter(|_| task.how == How::Keeping) {
             Some(offer) => {
                 held.offer = Some(offer);
-                // Not more than before: it was one of them.
+                // The number of offers does not grow: it was one of them.
                 self.offers.add(offer, task.id);
             }
             None => held.until = Some(until),
@@ -362,7 +363,7 @@ impl Planner {
         Some((self.grant(task.id)?, Vec::new()))
     }
 
-    /// What was offered for the same case before is not wanted any more.
+    /// Earlier offers for the same case end.
     fn drop_offers(&mut self, task: &Task) {
         if let Some(offer) = task.offer {
             let over = self.offers.same_case(offer, task.id.instance);
@@ -381,7 +382,7 @@ impl Planner {
         }
     }
 
-    /// Takes a reservation out of its plan; answers also how much of it is left if it is begun.
+    /// Takes a reservation out of its plan; also returns the remaining work of a begun one.
     fn take_out(&mut self, task: TaskId) -> Option<(Held, Option<Work>)> {
         let held = self.held.remove(&task)?;
         if let Some(until) = held.until {
@@ -397,7 +398,7 @@ impl Planner {
             let is_begun = plan.is_begun(held.key);
             plan.remove(held.key).filter(|_| is_begun)
         });
-        // What takes longer than planned is expected to take some more.
+        // An overrun is expected to go on for a while.
         let left = left.map(|left| if left.0 > 0 { left } else { Work(cost.0 / OVERRUN_PART + 1) });
         Some((held, left))
     }
@@ -410,7 +411,7 @@ impl Planner {
         self.held.insert(task, held);
     }
 
-    /// What is held for a server under this number.
+    /// The grant of a task for an attempt of a server.
     pub fn grant_of(&self, task: TaskId, asker: ServerId, attempt: u64) -> Option<Grant> {
         let own = self.reservation(task)?;
         ((own.asker, own.attempt) == (asker, attempt)).then(|| self.grant(task)).flatten()
@@ -428,7 +429,7 @@ impl Planner {
         Some(Grant { task, by: by.clone(), window: *window, start, end, offered: *offered })
     }
 
-    /// The case goes ahead: what is held for it in this attempt is firm. False if it is not held any more.
+    /// The case goes ahead: what it holds in this attempt becomes firm. False if it is no longer held.
     pub fn confirm(&mut self, task: TaskId, asker: ServerId, attempt: u64) -> bool {
         let own = self
             .held
@@ -437,7 +438,7 @@ impl Planner {
         let Some(held) = own else { return false };
         let Some(until) = held.until.take() else { return true };
         self.expiry.remove(&(until, task));
-        // It cannot be accepted any more.
+        // It can no longer be accepted.
         if let Some(offer) = held.offer.take() {
             self.offers.remove(offer, task);
         }
@@ -452,7 +453,7 @@ impl Planner {
         true
     }
 
-    /// Nobody wants it any more; what was reserved in a later attempt stays.
+    /// Releases a task that is no longer wanted; a reservation of a later attempt stays.
     pub fn release(&mut self, task: TaskId, asker: ServerId, attempt: u64) {
         let is_it = |it: &Reservation| it.asker == asker && it.attempt <= attempt;
         if self.reservation(task).is_some_and(is_it) {
@@ -465,7 +466,7 @@ impl Planner {
         }
     }
 
-    /// Takes in what was firm before a restart, and from when to when somebody has worked on it.
+    /// Restores a firm reservation after a restart, with the interval in which its performer has worked on it.
     pub fn restore(&mut self, reservation: Reservation, worked: Option<(Timestamp, Timestamp)>) {
         let plan = self.plan(&reservation.by, reservation.hand);
         let left = worked.zip(plan).map(|((from, to), plan)| {
@@ -479,14 +480,14 @@ impl Planner {
         self.held.insert(task, held);
     }
 
-    /// How much of a task is left to do, if it is begun.
+    /// The remaining work of a begun task.
     pub fn left(&self, task: TaskId) -> Option<Work> {
         let Held { reservation, key, .. } = self.held.get(&task)?;
         let plan = self.plan(&reservation.by, reservation.hand)?;
         plan.left(*key).filter(|_| plan.is_begun(*key))
     }
 
-    /// Somebody works on a task, since a moment that may be past.
+    /// Work on a task has begun, at a moment that may be past.
     pub fn begin(&mut self, task: TaskId, since: Timestamp) {
         self.change(task, Change::Begun(task), |plan, key| {
             let is_new = !plan.is_begun(key);
@@ -497,7 +498,7 @@ impl Planner {
         });
     }
 
-    /// It was given back, and waits to be begun anew.
+    /// A task was given back and waits to be begun again.
     pub fn leave(&mut self, task: TaskId) {
         self.change(task, Change::Left(task), |plan, key| {
             let was_begun = plan.is_begun(key);
@@ -518,7 +519,7 @@ impl Planner {
         }
     }
 
-    /// It is done, or not wanted any more.
+    /// A task is done, or no longer wanted.
     pub fn end(&mut self, task: TaskId) -> Option<Reservation> {
         let (held, _) = self.take_out(task)?;
         if held.until.is_none() {
@@ -527,7 +528,7 @@ impl Planner {
         Some(held.reservation)
     }
 
-    /// What cannot be done in time any more by the plans, of what is firm.
+    /// The firm reservations that the plans cannot do in time any more.
     pub fn late(&self) -> Vec<TaskId> {
         let plans = self.resources.values().flatten();
         let keys = plans.flat_map(|plan| plan.late(LEEWAY_PART, LEEWAY_MAX));
@@ -535,7 +536,7 @@ impl Planner {
         tasks.filter(|task| self.held.get(task).is_some_and(|it| it.until.is_none())).collect()
     }
 
-    /// All that an executor works on and nobody promised, and how long each is expected to take.
+    /// Sets the unpromised tasks that an executor works on, with their expected lengths.
     pub fn occupied(&mut self, by: &ResourceId, all: &[(TaskId, Work)]) {
         let own = self.others.iter().filter(|(_, (other, ..))| other == by);
         let own: Vec<TaskId> = own.map(|(task, _)| *task).collect();
@@ -564,8 +565,8 @@ impl Planner {
         }
     }
 
-    /// Whether an executor may begin something now without making anything late that is reserved: a task that is, or another
-    /// of this length.
+    /// Whether an executor may begin a reserved task, or other work of this length, now, without making a
+    /// reservation late.
     pub fn may_begin(&self, task: Option<TaskId>, by: &ResourceId, cost: Work) -> bool {
         let own = task.and_then(|task| self.held.get(&task));
         match own.filter(|held| held.reservation.by == *by) {
@@ -580,13 +581,13 @@ impl Planner {
         }
     }
 
-    /// What one hand of a resource is to do; `None` if it has no such hand.
+    /// The turns of one slot of a resource; `None` without such a slot.
     pub fn turns(&self, id: &ResourceId, hand: usize) -> Option<Vec<(Turn, Option<TaskId>)>> {
         let turns = self.resources.get(id)?.get(hand)?.turns().into_iter();
         Some(turns.map(|turn| (turn, self.tasks.get(&turn.key).copied())).collect())
     }
 
-    /// What has to be stored since this was asked last.
+    /// The changes to store since the last call.
     pub fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
     }

@@ -1,6 +1,6 @@
-//! Where a server is reached: for other servers, and for people.
+//! Addresses of servers: for other servers, and for people.
 //!
-//! Only the form is judged: whether anything is there, only a try can tell.
+//! Only the form is checked, not whether a server answers there.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) fn peer(text: &str) -> Result<Arc<str>, &'static str> {
     if is_host(host) && is_port { Ok(Arc::from(text)) } else { Err(HINT) }
 }
 
-/// `http://HOST` or `https://HOST`, with a port and a path or without, as people reach it.
+/// `http://HOST` or `https://HOST`, optionally with a port and a path, as people reach it.
 pub(crate) fn api(text: &str) -> Result<Arc<str>, &'static str> {
     const HINT: &str = "write an address such as \"http://10.0.0.1:7700\"";
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));

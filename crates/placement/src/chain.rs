@@ -1,8 +1,8 @@
-//! Which server of a domain controls an instance there: one division after the other, newest first.
+//! Which server of a domain controls an instance: one layout after the other, newest first.
 //!
-//! Invariant: it follows from the id alone, which never changes. So every branch of an instance
-//! comes to the same server of a domain, before, during and after a change of weights, and clocks
-//! that differ shift load, never the answer.
+//! Invariant: the answer follows from the id alone, which never changes. So every branch of an
+//! instance gets the same server of a domain, before, during and after a change of weights. Clock
+//! skew shifts load, never the answer.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,27 +13,27 @@ use legwork_model::id::{InstanceId, ServerId};
 use crate::exceptions::Exceptions;
 use crate::layout::Layout;
 
-/// For which instances a division counts; the others have the one before.
+/// The instances to which a layout applies; the others have the layout before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Rule {
-    /// For all.
+    /// To all.
     #[default]
     Always,
-    /// For those created later than this, in milliseconds since 1970: Algorithm 3.
+    /// To instances created later than this, in milliseconds since 1970: Algorithm 3.
     Since(u64),
-    /// For all but these: Algorithm 4.
+    /// To all but these: Algorithm 4.
     Except(Exceptions),
 }
 
-/// All divisions of a domain that an instance may still have.
+/// All layouts of a domain that an instance may still have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
     newest: Version,
-    /// Newest first; the last one counts for all that come to it.
+    /// Newest first; the last one applies to all remaining instances.
     older: Vec<Version>,
 }
 
-/// One division of a domain.
+/// One layout of a domain, with its rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     pub layout: Arc<Layout>,
@@ -49,7 +49,7 @@ impl Rule {
         }
     }
 
-    /// As it is recorded, where the ids stand in records of their own.
+    /// The recorded form; the ids are in records of their own.
     pub fn recorded(&self) -> Option<Validity> {
         match self {
             Self::Always => None,
@@ -58,7 +58,7 @@ impl Rule {
         }
     }
 
-    /// From what was recorded. `None` if there are not as many ids as there should be.
+    /// From the recorded form. `None` if the number of ids does not match.
     pub fn restored(recorded: Validity, ids: impl IntoIterator<Item = InstanceId>) -> Option<Self> {
         match recorded {
             Validity::Since { ms } => Some(Self::Since(ms)),
@@ -71,7 +71,7 @@ impl Rule {
 }
 
 impl Default for Chain {
-    /// Everything is with the first server there is.
+    /// The first server controls everything.
     fn default() -> Self {
         Self::whole(ServerId::default())
     }
@@ -83,12 +83,12 @@ impl Chain {
         Self { newest, older: Vec::new() }
     }
 
-    /// One server has everything.
+    /// A chain of one server.
     pub fn whole(server: ServerId) -> Self {
         Self::new(Layout::whole(server))
     }
 
-    /// This chain with a newer division.
+    /// This chain with a newer layout.
     #[must_use]
     pub fn then(&self, layout: Layout, rule: Rule) -> Self {
         let older =
@@ -101,7 +101,7 @@ impl Chain {
         self.version(id).layout.server(id.spread())
     }
 
-    /// The division that counts for an instance.
+    /// The layout that applies to an instance.
     pub fn version(&self, id: InstanceId) -> &Version {
         match self.older.split_last() {
             Some((last, between)) if !self.newest.rule.applies(id) => {
@@ -111,17 +111,18 @@ impl Chain {
         }
     }
 
-    /// The division that counts for new instances.
+    /// The layout of new instances.
     pub fn newest(&self) -> &Layout {
         &self.newest.layout
     }
 
-    /// All divisions, newest first.
+    /// All layouts, newest first.
     pub fn versions(&self) -> impl Iterator<Item = &Version> {
         std::iter::once(&self.newest).chain(&self.older)
     }
 
-    /// The latest moment that any rule names. Whoever knows it creates nothing before it any more.
+    /// The latest moment that any rule names. A server that knows it creates no instance before
+    /// that moment any more.
     pub fn latest_since(&self) -> Option<u64> {
         let moment = |version: &Version| match version.rule {
             Rule::Since(moment) => Some(moment),
@@ -130,7 +131,7 @@ impl Chain {
         self.versions().filter_map(moment).max()
     }
 
-    /// Forgets instances that have ended: nobody asks for their server any more.
+    /// Forgets ended instances: their server is never asked for again.
     pub fn forget(&mut self, ended: &BTreeSet<InstanceId>) {
         for version in std::iter::once(&mut self.newest).chain(&mut self.older) {
             if let Rule::Except(ids) = &mut version.rule {
@@ -140,8 +141,8 @@ impl Chain {
         self.prune();
     }
 
-    /// Drops the divisions that no instance can have any more. How old the oldest instance is that
-    /// may still come nobody knows, so that what stands behind a time stamp is kept.
+    /// Drops layouts that no instance can have any more. The age of the oldest instance that may
+    /// still arrive is unknown, so layouts behind a `Since` rule are kept.
     fn prune(&mut self) {
         let mut coming = Coming { from_ms: 0, to_ms: Some(u64::MAX), among: None };
         let mut kept = Vec::new();
@@ -162,20 +163,20 @@ impl Chain {
     }
 }
 
-/// The active instances that no division so far counts for.
+/// The active instances to which no newer layout applies.
 struct Coming {
-    /// When they were created: in this time, both ends included.
+    /// The interval of their creation times, both ends included.
     from_ms: u64,
     to_ms: Option<u64>,
-    /// Once there were exceptions: who they are.
+    /// Behind a rule with exceptions: the excepted instances.
     among: Option<Exceptions>,
 }
 
-/// What has become of those that came to a division.
+/// How a layout splits the remaining instances.
 struct Passed {
-    /// It counts for some of them.
+    /// Whether it applies to some of them.
     any: bool,
-    /// Its rule, as far as it matters to them.
+    /// Its rule, reduced to these instances.
     rule: Rule,
 }
 

@@ -1,4 +1,4 @@
-//! What a new topology changes for instances that run: what has to be done with care.
+//! What a new topology changes for running instances: the changes that need a reconfiguration.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,13 @@ use legwork_model::id::{DomainId, ServerId};
 
 use crate::topology::Topology;
 
-/// What cannot be put in force without a word to all: whose instances would have two servers in
-/// between. Empty for everything else, such as homes, costs and new servers without a weight.
+/// The changes that all servers must agree on: otherwise an instance would have two servers in
+/// between. Empty for all other changes, such as homes, costs and new servers without a weight.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// The domains that are divided in another way.
+    /// Domains with a new layout.
     pub domains: BTreeSet<DomainId>,
-    /// The servers that are in another process: each moves with all it has.
+    /// Servers that move to another process, with all their data.
     pub servers: BTreeSet<ServerId>,
 }
 
@@ -23,7 +23,7 @@ impl Change {
 }
 
 impl Topology {
-    /// What `next`, which follows this one, changes.
+    /// What `next`, which follows this topology, changes.
     pub fn change_to(&self, next: &Self) -> Change {
         let domains = (0..).map(DomainId).zip(self.domains.iter().zip(&next.domains));
         let divided = domains.filter(|(_, (a, b))| a.chain.newest() != b.chain.newest());

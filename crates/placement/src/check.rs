@@ -1,7 +1,7 @@
-//! Checks the domains that a definition names against a topology, and what it asks of them.
+//! Checks the domains that a definition names against a topology, and what it requires of them.
 //!
-//! Invariant: what passes without an error keeps passing, since nothing is ever taken out of a
-//! topology.
+//! Invariant: a definition that passes without an error keeps passing, as nothing is ever removed
+//! from a topology.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::topology::{Domain, Store, Topology};
 #[derive(Clone, Debug, Default)]
 pub struct Domains {
     named: Vec<(Arc<str>, Span)>,
-    /// Where it says that its cases are to go on when a server is down.
+    /// Where it requires that its cases go on when a server is down.
     high: Option<Span>,
 }
 
@@ -34,7 +34,7 @@ impl Domains {
     }
 
     /// Z1, an error: a domain that the topology does not have. Z6, a warning: cases are to go on when
-    /// a server is down, and a domain has nobody to take over.
+    /// a server is down, and a domain has no server to take over.
     pub fn check(&self, topology: &Topology) -> Vec<Finding> {
         let unknown = self.named.iter().filter(|(name, _)| topology.domain_named(name).is_none());
         let mut findings: Vec<Finding> = unknown
@@ -69,7 +69,7 @@ impl Domains {
         };
         let is_embedded = |domain: &&Domain| domain.store == Store::Embedded;
         if self.named.is_empty() {
-            // It stays where it is started, and that may be anywhere.
+            // The step stays where the case is started, which may be any domain.
             let first = topology.domains.iter().find(is_embedded);
             let message = |domain: &Domain| {
                 format!(
@@ -117,7 +117,7 @@ impl Domains {
     }
 }
 
-/// Whether a definition says anything about where it is controlled.
+/// Whether a definition names any place.
 pub fn is_placed(schema: &Schema) -> bool {
     schema.nodes.iter().any(|node| *node.control != Control::Start)
 }

@@ -1,7 +1,7 @@
-//! Changes of a topology by word instead of by file: servers added, moved, given other weights.
+//! Edits of a topology by command instead of by file: servers added, moved, given other weights.
 //!
-//! Invariant: what is edited is written as a file again and goes the way of every file. Here is only
-//! looked at what names are meant; whether it makes sense is found out when that file is read.
+//! Invariant: an edited topology is written as a file and checked like every file. Here only names
+//! are looked up; the reader of the file checks the rest.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use legwork_model::id::ServerId;
 use crate::place::Map;
 use crate::topology::{Server, Topology};
 
-/// What is to be different.
+/// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Edit {
-    /// A further server of a domain, after those that there are.
+    /// A further server of a domain, after the existing ones.
     Add { server: Arc<str>, domain: Arc<str>, address: Arc<str>, api: Arc<str> },
-    /// A server is in another process from now on: of its own at this address.
+    /// A server moves to another process: its own, at this address.
     Move { server: Arc<str>, address: Arc<str>, api: Option<Arc<str>> },
-    /// A server is a guest in the process of another one from now on.
+    /// A server becomes a guest in the process of another server.
     Host { server: Arc<str>, host: Arc<str> },
-    /// Servers get other parts of the new instances of their domain.
+    /// Servers get other shares of the new instances of their domain.
     Weigh { weights: Vec<(Arc<str>, u32)> },
-    /// Likewise, so that their loads come to be what is meant: that stays what it was.
+    /// Like `Weigh`, but to bring loads to their intended values, which stay as they were.
     Adjust { weights: Vec<(Arc<str>, u32)> },
 }
 
-/// Why an edit means nothing.
+/// Why an edit is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
     #[error("there is no domain `{0}`; see `legwork cluster show`")]
@@ -37,7 +37,7 @@ pub enum EditError {
 }
 
 impl Topology {
-    /// The file of the topology as it is to be.
+    /// The file of the edited topology.
     pub fn edited(&self, edit: &Edit) -> Result<String, EditError> {
         let mut next = self.clone();
         match edit {
@@ -48,7 +48,7 @@ impl Topology {
                 let domain =
                     self.domain_named(domain).ok_or_else(|| EditError::NoDomain(domain.clone()))?;
                 let new = Server::new(server.clone(), domain, address.clone(), api.clone());
-                // It gets its part when it runs.
+                // It gets a weight once it runs.
                 next.servers.push(Server { weight: 0, ..new });
             }
             Edit::Move { server, address, api } => {
@@ -109,7 +109,7 @@ domains:
         Topology::parse(BEFORE).0.unwrap()
     }
 
-    /// The topology that comes of an edit.
+    /// The topology after an edit.
     fn after(edit: &Edit) -> Topology {
         let (before, text) = (before(), before().edited(edit).unwrap());
         let (next, findings) = Topology::succeed(&text, Some(&before), &BTreeMap::new());

@@ -1,15 +1,15 @@
-//! The instances for which a new division of a domain does not count: a compact set.
+//! The instances to which a new layout of a domain does not apply: a compact set.
 //!
-//! Invariant: it is never written to. Whether an instance is in it is found in a few steps however
-//! many there are: ids are kept in buckets by a hash of them, about four in each.
+//! Invariant: immutable. A lookup takes a few steps, whatever the size: ids are in buckets by hash,
+//! about four in each.
 
 use std::sync::Arc;
 
 use legwork_model::id::InstanceId;
 
-/// The most instances that are excepted from one change.
+/// The most exceptions of one change.
 pub const EXCEPTIONS_MAX: usize = 1_000_000;
-/// The most that one record names: with these it stays below 64 KiB.
+/// The most ids in one record: it stays below 64 KiB.
 pub const PORTION_MAX: usize = 4_000;
 
 /// A set of instances. Copies share it.
@@ -18,12 +18,12 @@ pub struct Exceptions(Arc<Buckets>);
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Buckets {
-    /// How many bits of a hash are the number of a bucket.
+    /// The number of hash bits that select a bucket.
     bits: u32,
     /// Where each bucket begins among the ids, and where the last one ends.
     starts: Box<[u32]>,
     ids: Box<[InstanceId]>,
-    /// When the youngest was created: most of those that are asked for are younger.
+    /// The creation time of the youngest: most looked-up instances are younger.
     latest_ms: u64,
 }
 
@@ -67,12 +67,12 @@ impl Exceptions {
         self.0.ids.is_empty()
     }
 
-    /// In no order that means anything.
+    /// In no particular order.
     pub fn iter(&self) -> impl Iterator<Item = InstanceId> {
         self.0.ids.iter().copied()
     }
 
-    /// Without those for which the answer is no.
+    /// Keeps the instances for which `keep` is true.
     #[must_use]
     pub fn retain(&self, keep: impl Fn(InstanceId) -> bool) -> Self {
         if self.iter().all(&keep) {
@@ -82,7 +82,7 @@ impl Exceptions {
         }
     }
 
-    /// All of them in ascending order, in portions that fit into a record each.
+    /// All ids in ascending order, in portions that fit into a record each.
     pub fn portions(&self) -> Vec<Vec<InstanceId>> {
         let mut ids: Vec<InstanceId> = self.iter().collect();
         ids.sort_unstable();
@@ -90,7 +90,7 @@ impl Exceptions {
     }
 }
 
-/// Which of `2^bits` buckets an id is in. Not part of any format.
+/// The bucket of an id, of `2^bits`. Not part of any format.
 fn bucket(id: InstanceId, bits: u32) -> usize {
     let folded = (id.0 >> 64) as u64 ^ (id.0 as u64).rotate_left(32);
     let hash = folded.wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -1,9 +1,9 @@
-//! Which entries of a history a server knows, and which ones it lacks: Algorithms 1 and 2.
+//! Which entries of a history a server knows, and which are missing: Algorithms 1 and 2.
 //!
-//! Invariant: knowledge is closed. Whoever knows an entry of an activity knows the entries of all
-//! its predecessors. So a few activities, the last ones, tell all that a server knows; and whether
-//! an entry is known follows from the marking, without a look at the history itself: of an
-//! iteration that is over everything is known.
+//! Invariant: knowledge is closed. A server that knows an entry of an activity knows the entries of
+//! all its predecessors. So the few last activities describe all that a server knows. Whether an
+//! entry is known follows from the marking, without reading the history: every entry of a completed
+//! iteration is known.
 
 use std::cmp::Ordering;
 
@@ -12,16 +12,16 @@ use legwork_model::schema::{LoopId, NodeKind, Schema};
 
 /// What a server knows of an instance.
 pub trait Known {
-    /// Which one: from its id follows which server of a domain controls it there.
+    /// The instance: its id determines the server of a domain that controls it there.
     fn instance(&self) -> InstanceId;
 
-    /// In the present iteration.
+    /// In the current iteration.
     fn is_completed(&self, node: NodeId) -> bool;
 
-    /// In the present iteration.
+    /// In the current iteration.
     fn is_skipped(&self, node: NodeId) -> bool;
 
-    /// How often a loop has gone round.
+    /// The number of repetitions of a loop.
     fn round(&self, id: LoopId) -> u32;
 
     /// The last known completion of each node that has entries.
@@ -40,9 +40,9 @@ pub trait Known {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Last {
     pub activity: Activity,
-    /// Who controlled it.
+    /// The server that controlled it.
     pub server: ServerId,
-    /// Where whoever did it is at home.
+    /// The home domain of its performer.
     pub home: Option<DomainId>,
 }
 
@@ -55,20 +55,20 @@ pub fn knows(schema: &Schema, known: &impl Known, activity: &Activity) -> bool {
     }
 }
 
-/// Algorithm 1: the last activities among the sources of a move and their predecessors that are
-/// known here. All that precedes them is known, nothing after them is.
+/// Algorithm 1: the last activities among the sources of a transfer and their predecessors that are
+/// known here. All their predecessors are known, none of their successors is.
 pub fn last_activities(schema: &Schema, known: &impl Known, sources: &[Activity]) -> Vec<Activity> {
     let mut last = Vec::new();
     for source in sources {
-        // Of an iteration that is over all is known, also that the source was skipped in it.
+        // Everything in a completed iteration is known, also that the source was skipped in it.
         if compare(schema, known, source) == Ordering::Less {
             add(schema, &mut last, source.clone());
         }
     }
     for node in schema.nodes.iter().filter(|node| node.has_entry()) {
         let activity = present(schema, known, node.id);
-        // A loop that has gone round: the decision to do so came last in the round before, also where
-        // the present round has come to its end as well.
+        // A repeated loop: the decision to repeat came last in the iteration before, also if the
+        // current iteration has reached its end as well.
         let is_end = matches!(node.kind, NodeKind::LoopEnd { .. });
         let before = is_end.then(|| step_back(&activity)).flatten();
         let done = known.is_completed(node.id).then_some(activity);
@@ -81,8 +81,8 @@ pub fn last_activities(schema: &Schema, known: &impl Known, sources: &[Activity]
     last
 }
 
-/// The last activities among the sources of a move and their predecessors that `server` is sure to
-/// know: those it controlled itself, and those of `told`, which it was told or has told.
+/// The last activities among the sources of a transfer and their predecessors that `server` certainly
+/// knows: those it controlled itself, and those in `told`, which were sent to it or by it.
 pub fn last_activities_of(
     schema: &Schema,
     known: &impl Known,
@@ -97,7 +97,7 @@ pub fn last_activities_of(
             if matters(schema, &activity, source) {
                 add(schema, &mut last, activity.clone());
             } else if schema.certainly_precedes(source, &activity) {
-                // It has gone on from there: the word that it got this far is still under way.
+                // The server has gone on from there; the message that says so is still under way.
                 add(schema, &mut last, source.clone());
             }
         }
@@ -105,7 +105,7 @@ pub fn last_activities_of(
     last
 }
 
-/// Algorithm 2: whether an entry goes along, when the target knows all up to `last`.
+/// Algorithm 2: whether an entry is transferred, if the target knows everything up to `last`.
 pub fn is_missing(
     schema: &Schema,
     activity: &Activity,
@@ -116,35 +116,35 @@ pub fn is_missing(
         && !is_known_up_to(schema, activity, last)
 }
 
-/// Whether whoever knows all up to `last` is sure to know an entry.
+/// Whether a server that knows everything up to `last` certainly knows an entry.
 pub fn is_known_up_to(schema: &Schema, activity: &Activity, last: &[Activity]) -> bool {
     last.iter().any(|last| is_part(schema, activity, last))
 }
 
-/// The activity of a node in the present iteration.
+/// The activity of a node in the current iteration.
 pub(crate) fn present(schema: &Schema, known: &impl Known, node: NodeId) -> Activity {
     let loops = schema.node(node).loops.iter();
     Activity { node, iteration: Iteration(loops.map(|id| known.round(*id)).collect()) }
 }
 
-/// Whether an entry may be needed to see how the source of a move has settled. A strict sync edge
-/// may have skipped it, so all paths of the schema count.
+/// Whether an entry may be needed to see how the source of a transfer has settled. A strict sync edge
+/// may have skipped the source, so all paths of the schema count.
 fn matters(schema: &Schema, activity: &Activity, source: &Activity) -> bool {
     activity == source || schema.activity_precedes(activity, source)
 }
 
-/// Whether an activity is another one or is sure to precede it.
+/// Whether an activity equals another one or always precedes it.
 pub(crate) fn is_part(schema: &Schema, activity: &Activity, whole: &Activity) -> bool {
     activity == whole || schema.certainly_precedes(activity, whole)
 }
 
-/// How the iteration of an activity compares to the present one.
+/// Compares the iteration of an activity with the current one.
 pub(crate) fn compare(schema: &Schema, known: &impl Known, activity: &Activity) -> Ordering {
     let present = schema.node(activity.node).loops.iter().map(|id| known.round(*id));
     activity.iteration.0.iter().copied().cmp(present)
 }
 
-/// The same in the iteration before, if there is one.
+/// The same activity in the previous iteration, if there is one.
 fn step_back(activity: &Activity) -> Option<Activity> {
     let mut before = activity.clone();
     let round = before.iteration.0.last_mut()?;
@@ -152,7 +152,7 @@ fn step_back(activity: &Activity) -> Option<Activity> {
     Some(before)
 }
 
-/// Keeps those that precede no other.
+/// Keeps the activities that precede no other.
 fn add(schema: &Schema, last: &mut Vec<Activity>, activity: Activity) {
     if last.iter().any(|other| is_part(schema, &activity, other)) {
         return;

@@ -1,46 +1,45 @@
-//! How a domain's instances are divided among its servers: intervals over all spreads.
+//! How a domain's instances are divided among its servers: intervals of spreads.
 //!
-//! Invariant: every one of the 2^32 spreads has exactly one server, and of `W` weights in all a
-//! server of weight `w` has `2^32 * w / W` spreads, to within one. What follows another layout
-//! differs from it in as few spreads as the weights allow: half of what the shares differ by.
+//! Invariant: each of the 2^32 spreads has exactly one server. Of a total weight `W`, a server of
+//! weight `w` has `2^32 * w / W` spreads, to within one. A layout that follows another one moves as
+//! few spreads as the weights allow: half of the sum of the share differences.
 //!
-//! Part of the persistent format: all servers compute layouts anew from the topologies that were
-//! published, one after the other, so the same weights must give the same intervals for ever.
+//! Part of the persistent format: all servers compute layouts from the published topologies, one after
+//! the other, so the same weights must give the same intervals for ever.
 
 use std::collections::BTreeMap;
 
 use legwork_model::id::ServerId;
 
-/// How many spreads there are.
+/// The number of spreads.
 pub const SPREADS: u64 = 1 << 32;
 
-/// Which server has which spreads.
+/// The server of each spread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Where each interval begins: ascending, the first at 0.
+    /// The begin of each interval: ascending, the first at 0.
     starts: Box<[u32]>,
-    /// Whose each interval is. Neighbours differ.
+    /// The server of each interval. Neighbours differ.
     owners: Box<[ServerId]>,
-    /// In which interval every so many spreads lie, so that only a few have to be looked at: as many
-    /// entries as there are intervals, about, and one more for the end.
+    /// The interval of every 2^shift-th spread, so that a lookup inspects few intervals: about as many
+    /// entries as intervals, and one for the end.
     index: Box<[u32]>,
-    /// How many bits of a spread lie within an entry of the index.
+    /// The number of spread bits within an entry of the index.
     shift: u32,
 }
 
-/// A server and the weight it has in its domain.
+/// A server and its weight in its domain.
 pub type Weighted = (ServerId, u32);
 
 impl Layout {
-    /// One server has everything.
+    /// One server has all spreads.
     pub fn whole(server: ServerId) -> Self {
         let mut intervals = Intervals::default();
         intervals.push(0, server, SPREADS);
         intervals.into_layout()
     }
 
-    /// One interval for each server that has a weight, the lowest number first. `None` if nobody has
-    /// one.
+    /// One interval per server with a weight, lowest number first. `None` without any weight.
     pub fn first(weights: &[Weighted]) -> Option<Self> {
         let mut intervals = Intervals::default();
         let mut begin = 0;
@@ -51,13 +50,13 @@ impl Layout {
         Some(intervals.into_layout())
     }
 
-    /// The layout for other weights that moves the least: who has too much keeps its lowest spreads
-    /// and gives up the others; these go, from the lowest to the highest, to those that have too
-    /// little, the lowest number first. `None` if nobody has a weight.
+    /// The layout for other weights that moves the fewest spreads. A server with too many keeps its
+    /// lowest spreads and gives up the others. These go, in ascending order, to the servers with too
+    /// few, lowest number first. `None` without any weight.
     pub fn next(&self, weights: &[Weighted]) -> Option<Self> {
         let had = self.shares();
         let mut kept = quotas(weights, &had)?;
-        // What each server is to have, less what it has: to be filled up.
+        // The quota of each server less its kept spreads: to be filled up.
         let lacking = kept.clone().into_iter().map(|(server, quota)| {
             let had = had.get(&server).copied().unwrap_or(0);
             (server, quota.saturating_sub(had))
@@ -72,7 +71,7 @@ impl Layout {
             intervals.push(begin, server, own);
             let mut given = own;
             while given < len {
-                // Those that lack lack together what the others have too much.
+                // The missing spreads are together as many as the surplus ones.
                 let Some((server, lack)) = &mut taker else { break };
                 let part = (len - given).min(*lack);
                 intervals.push(begin + given, *server, part);
@@ -86,20 +85,20 @@ impl Layout {
         Some(intervals.into_layout())
     }
 
-    /// The server that has a spread.
+    /// The server of a spread.
     pub fn server(&self, spread: u32) -> ServerId {
         let entry = (u64::from(spread) >> self.shift) as usize;
         let Some([from, to]) = self.index.get(entry..).and_then(<[u32]>::first_chunk) else {
             return ServerId::default();
         };
-        // It is in the interval where the entry begins, or in one that begins within the entry.
+        // It is in the interval at the start of the entry, or in one that begins within the entry.
         let (from, to) = (*from as usize, *to as usize);
         let within = self.starts.get(from + 1..=to).unwrap_or_default();
         let place = from + within.partition_point(|start| *start <= spread);
         self.owners.get(place).copied().unwrap_or_default()
     }
 
-    /// All intervals: where each begins, how long it is, whose it is.
+    /// All intervals: begin, length, server.
     pub fn intervals(&self) -> impl Iterator<Item = (u64, u64, ServerId)> {
         let ends = self.starts.iter().skip(1).map(|start| u64::from(*start)).chain([SPREADS]);
         let starts = self.starts.iter().map(|start| u64::from(*start));
@@ -109,7 +108,7 @@ impl Layout {
             .map(|((begin, end), server)| (begin, end - begin, *server))
     }
 
-    /// How many spreads each server has that has any.
+    /// The number of spreads of each server with spreads.
     pub fn shares(&self) -> BTreeMap<ServerId, u64> {
         let mut shares = BTreeMap::new();
         for (_, len, server) in self.intervals() {
@@ -123,8 +122,8 @@ impl Layout {
         self.owners.contains(&server)
     }
 
-    /// One of the spreads of a server: as far into them as `position` is into all. `None` if it has
-    /// none.
+    /// The spread of a server that is as far into its spreads as `position` is into all. `None` if the
+    /// server has none.
     pub fn within(&self, server: ServerId, position: u32) -> Option<u32> {
         let own = self.intervals().filter(|(_, _, owner)| *owner == server);
         let share: u64 = own.map(|(_, len, _)| len).sum();
@@ -140,7 +139,7 @@ impl Layout {
         None
     }
 
-    /// How many spreads have another server in another layout.
+    /// The number of spreads that have another server in another layout.
     pub fn moved(&self, other: &Self) -> u64 {
         let (mut ours, mut theirs) = (self.intervals(), other.intervals());
         let (mut our, mut their) = (ours.next(), theirs.next());
@@ -156,10 +155,9 @@ impl Layout {
     }
 }
 
-/// How many spreads each server is to have that has a weight; together they are all. Of `W` in all,
-/// weight `w` has `2^32 * w / W`, rounded down. What is left over then goes, one spread each, to those
-/// that were rounded: first to those that have more already, then to the others, the lowest number
-/// first.
+/// The number of spreads of each server with a weight; together they are all. Of a total weight `W`,
+/// weight `w` has `2^32 * w / W`, rounded down. The remaining spreads go, one each, to servers whose
+/// quota was rounded: first to those that have more already, then to the others, lowest number first.
 fn quotas(weights: &[Weighted], had: &BTreeMap<ServerId, u64>) -> Option<BTreeMap<ServerId, u64>> {
     let mut by_server: BTreeMap<ServerId, u64> = BTreeMap::new();
     for (server, weight) in weights.iter().filter(|(_, weight)| *weight > 0) {
@@ -185,7 +183,7 @@ fn quotas(weights: &[Weighted], had: &BTreeMap<ServerId, u64>) -> Option<BTreeMa
     Some(by_server)
 }
 
-/// Intervals in the making.
+/// Intervals under construction.
 #[derive(Default)]
 struct Intervals {
     starts: Vec<u32>,
@@ -195,7 +193,7 @@ struct Intervals {
 impl Intervals {
     fn push(&mut self, begin: u64, server: ServerId, len: u64) {
         if len > 0 && self.owners.last() != Some(&server) {
-            // Whatever has a length begins below the end.
+            // A nonempty interval begins below the end.
             self.starts.push(begin as u32);
             self.owners.push(server);
         }

@@ -1,11 +1,10 @@
-//! WHERE an instance is controlled and how it moves: topology, places, what travels.
+//! WHERE an instance is controlled and how it migrates: topology, places, transferred data.
 //!
-//! Invariant: pure, and nothing here ever needs a message. Every question is answered from the
-//! schema, the topology and what is known of the history; servers that know the same come to the
-//! same answer.
+//! Invariant: pure, and no message is ever needed. Every question is answered from the schema, the
+//! topology and the known history; servers with the same knowledge come to the same answer.
 //!
 //! The algorithms are those of Bauer, Reichert, Dadam: "Effiziente Übertragung von
-//! Prozessinstanzdaten in verteilten Workflow-Management-Systemen", named as they are there.
+//! Prozessinstanzdaten in verteilten Workflow-Management-Systemen", and named as in the paper.
 
 mod address;
 mod chain;

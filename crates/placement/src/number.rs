@@ -1,8 +1,8 @@
-//! Gives domains and servers their numbers, so that they go on from an earlier topology.
+//! Numbers domains and servers such that numbers of an earlier topology stay.
 //!
-//! Invariant: what had a number keeps it, and nothing that had one is missing; what is new gets the
-//! next ones, in the order of the text. Domains stay in the order of their numbers, and the first
-//! server stays first, so that a server that has nothing but a file knows who has the catalog.
+//! Invariant: numbers are kept, and nothing numbered is missing; new entries get the next numbers,
+//! in the order of the text. Domains stay in the order of their numbers, and the first server stays
+//! first, so that a server with nothing but a file knows which server has the catalog.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::place::Map;
 use crate::topology::{Domain, Server, SmallValues, Store, Topology, Transfer};
 use crate::watchdog::Policy;
 
-/// A topology as its author wrote it: by names.
+/// A topology by names, as its author wrote it.
 pub(crate) struct Draft {
     pub(crate) name: Arc<str>,
     pub(crate) domains: Vec<DraftDomain>,
@@ -27,7 +27,7 @@ pub(crate) struct Draft {
     pub(crate) small_values: SmallValues,
 }
 
-/// The domains that a link lies between, the first in the alphabet first.
+/// The domains at the ends of a link, in alphabetical order.
 pub(crate) type Ends = (Arc<str>, Arc<str>);
 
 pub(crate) struct DraftDomain {
@@ -46,13 +46,13 @@ pub(crate) struct DraftServer {
     pub(crate) reached: Reached,
 }
 
-/// Where a server is reached.
+/// How a server is reached.
 pub(crate) enum Reached {
     Itself {
         address: Arc<str>,
         api: Arc<str>,
     },
-    /// Where this one is, whose guest it is.
+    /// At its host, as a guest.
     Host(Spanned<Arc<str>>),
 }
 
@@ -104,7 +104,7 @@ fn add_domain(next: &mut Topology, domain: &DraftDomain, report: &mut Report) ->
         }
         None => {
             let id = DomainId(free_number(next.domains.len(), *span, report));
-            // Who is in it is told as soon as its servers have their numbers.
+            // Its layout is set as soon as its servers have their numbers.
             let domain = Domain::new(name.clone(), ServerId::default());
             next.domains.push(Domain { transfer: *transfer, store: *store, ..domain });
             id
@@ -120,7 +120,7 @@ fn add_server(
     report: &mut Report,
 ) {
     let DraftServer { name: Spanned { value: name, span }, weight, intended, reached } = server;
-    // A guest gets the addresses of its host as soon as that one has its own.
+    // A guest gets the addresses of its host as soon as the host has them.
     let (address, api) = match reached {
         Reached::Itself { address, api } => (address, api),
         Reached::Host(_) => Default::default(),
@@ -140,7 +140,7 @@ fn add_server(
     }
 }
 
-/// Whose guest each guest of a domain is. A host runs by itself, and in the same domain.
+/// The host of each guest of a domain. A host runs in its own process, and in the same domain.
 fn hosts_of(domain: &DraftDomain, report: &mut Report) -> Vec<(Arc<str>, Arc<str>)> {
     let mut hosts = Vec::new();
     for guest in &domain.servers {
@@ -180,7 +180,7 @@ fn hosts_of(domain: &DraftDomain, report: &mut Report) -> Vec<(Arc<str>, Arc<str
     hosts
 }
 
-/// Guests are reached where their hosts are.
+/// Guests get the addresses of their hosts.
 fn settle_guests(next: &mut Topology, hosts: &[(Arc<str>, Arc<str>)]) {
     for (guest, host) in hosts {
         let (Some(guest), Some(host)) = (next.server_named(guest), next.server_named(host)) else {
@@ -193,7 +193,7 @@ fn settle_guests(next: &mut Topology, hosts: &[(Arc<str>, Arc<str>)]) {
     }
 }
 
-/// Divides a domain by its weights; where they are others than before, the least changes hands.
+/// Divides a domain by its weights; if they changed, as few spreads as possible move.
 fn divide(
     next: &mut Topology,
     id: DomainId,
@@ -211,7 +211,7 @@ fn divide(
             .filter(|layout| layout != chain.newest())
             .map(|layout| chain.then(layout, rules.get(&id).cloned().unwrap_or_default())),
     };
-    // Without one it stays as it was: the same shares, or none, which was told where it stands.
+    // Without a layout the shares stay as they were; a domain without weights was reported before.
     if let (Some(chain), Some(domain)) = (chain, next.domains.get_mut(usize::from(id.0))) {
         domain.chain = chain;
     }
@@ -226,8 +226,8 @@ fn free_number(len: usize, span: Span, report: &mut Report) -> u16 {
     })
 }
 
-/// What there was stands before what is new, in the order it had: so the first server is the first
-/// one for whoever has nothing but a file.
+/// Existing entries come before new ones, in their old order: so the first server is the first one
+/// also for a server with nothing but a file.
 fn refuse_mixed(draft: &Draft, previous: &Topology, report: &mut Report) {
     let domains: Vec<&Spanned<Arc<str>>> = draft.domains.iter().map(|each| &each.name).collect();
     let before: Vec<&Arc<str>> = previous.domains.iter().map(|domain| &domain.name).collect();
@@ -259,7 +259,7 @@ fn refuse_out_of_order(
     }
 }
 
-/// Histories speak of servers by their numbers, and cases may be there.
+/// Histories refer to servers by number, and cases may be there.
 fn refuse_missing(draft: &Draft, previous: &Topology, report: &mut Report) {
     for domain in &previous.domains {
         if !draft.domains.iter().any(|kept| kept.name.value == domain.name) {
@@ -271,7 +271,7 @@ fn refuse_missing(draft: &Draft, previous: &Topology, report: &mut Report) {
     for (_, server) in previous.numbered() {
         let domain = previous.domain(server.domain).map(|domain| &*domain.name);
         let kept = draft.domains.iter().find(|kept| Some(&*kept.name.value) == domain);
-        // A domain that is missing was told already; one in another domain is told there.
+        // A missing domain was reported before; a server in another domain is reported there.
         let mut all = draft.domains.iter().flat_map(|kept| &kept.servers);
         if let Some(kept) = kept
             && !all.any(|kept| kept.name.value == server.name)

@@ -1,8 +1,7 @@
-//! From the words of an assignment to the server that controls a node.
+//! Evaluates an assignment to the server that controls a node.
 //!
-//! Invariant: what an assignment depends on stands in the history. The home of whoever did a step
-//! is looked up once, when the step ends, and recorded: a person who moves changes the future, not
-//! the past.
+//! Invariant: an assignment depends only on the history. The home of a performer is looked up once,
+//! when the step ends, and recorded: a person who moves changes the future, not the past.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use legwork_model::schema::{Control, Schema};
 
 use crate::history::{Known, Last};
 
-/// What of the topology counts for a place.
+/// The part of the topology that determines a place.
 pub trait Map {
     fn domain_named(&self, name: &str) -> Option<DomainId>;
     fn domain_of(&self, server: ServerId) -> Option<DomainId>;
@@ -22,8 +21,8 @@ pub trait Map {
 
 /// The server that controls a node. `None` if what it depends on is not known (yet).
 ///
-/// A domain without a server leaves a step where the instance was started: nothing is ever stuck
-/// because of where it was meant to go.
+/// A domain without a server leaves a step where the instance was started: a step is never stuck
+/// because of its place.
 pub fn place(
     schema: &Schema,
     known: &impl Known,
@@ -51,7 +50,7 @@ pub fn place(
     Some(server.unwrap_or_else(|| known.start()))
 }
 
-/// The domain that stands for another one, if one does.
+/// The domain that replaces another one, if any.
 fn except(
     map: &impl Map,
     domain: Option<DomainId>,

@@ -1,10 +1,10 @@
-//! When the sender can tell by itself what the receiver lacks.
+//! When the sender can prove what the receiver lacks.
 //!
-//! Asking costs two messages. They can be saved where nobody else can have told the receiver any
-//! of the missing entries: then what it controlled itself, and what it was told from here, is all
-//! it knows. Invariant: on the safe side. A proof that is not found costs a question; a wrong one
-//! would send an entry twice. Of a process with sync edges nothing is proven: they tell a server of
-//! entries without leaving a trace.
+//! A question costs two messages. It is saved if no other server can have sent the receiver any of
+//! the missing entries: then the receiver knows only what it controlled itself, and what it was sent
+//! from here. Invariant: on the safe side. A proof that is not found costs a question; a wrong proof
+//! would send an entry twice. Processes with sync edges are never proven: a sync edge tells a server
+//! of entries without leaving a trace.
 
 use legwork_model::event::Passage;
 use legwork_model::id::{Activity, NodeId, ServerId};
@@ -20,7 +20,7 @@ pub struct Move {
     pub passages: Vec<Passage>,
 }
 
-/// Whether nobody else can have told the target of a move any of the missing entries.
+/// Whether no other server can have sent the target of a transfer any of the missing entries.
 pub fn is_proven(
     schema: &Schema,
     known: &impl Known,
@@ -43,7 +43,7 @@ struct Proof<'a, K, M> {
 impl<K: Known, M: Map> Proof<'_, K, M> {
     /// Whether the target cannot have learnt a missing entry over the edges into this node.
     fn tells_nothing(&self, node: &Node, earliest: &[&Activity]) -> bool {
-        // What the target controls without an entry of its own leaves no trace of what it knows.
+        // A node without an entry that the target controls leaves no trace of what the target knows.
         let is_traceless = !node.has_entry();
         let activity = present(self.schema, self.known, node.id);
         let before = last_before(&activity).filter(|_| is_traceless);
@@ -71,7 +71,7 @@ impl<K: Known, M: Map> Proof<'_, K, M> {
         })
     }
 
-    /// Whether the target may control a node or have controlled it in an iteration that is over: its
+    /// Whether the target may control a node or have controlled it in a completed iteration: its
     /// place may be another one each time if it depends on a step in the same loop.
     fn may_have_been_at_target(&self, node: &Node) -> bool {
         let outermost = node.loops.first();
@@ -89,13 +89,13 @@ impl<K: Known, M: Map> Proof<'_, K, M> {
         earliest.iter().any(|entry| is_part(self.schema, entry, activity))
     }
 
-    /// It is a source of the move or precedes one.
+    /// It is a source of the transfer or precedes one.
     fn is_before_move(&self, activity: &Activity) -> bool {
         let mut passages = self.movement.passages.iter();
         passages.any(|passage| is_part(self.schema, activity, &passage.source))
     }
 
-    /// It cannot come about before the move has arrived.
+    /// It cannot complete before the transfer has arrived.
     fn is_after_move(&self, activity: &Activity) -> bool {
         let mut passages = self.movement.passages.iter();
         passages.any(|passage| is_part(self.schema, &passage.target, activity))
@@ -107,8 +107,8 @@ impl<K: Known, M: Map> Proof<'_, K, M> {
     }
 }
 
-/// The same node in the last iteration before, if there was one. How often the loops within it have
-/// gone round by then does not matter: often enough.
+/// The same node in the last iteration before, if there was one. The number of repetitions of its
+/// inner loops does not matter.
 fn last_before(activity: &Activity) -> Option<Activity> {
     let mut before = activity.clone();
     let rounds = &mut before.iteration.0;
@@ -118,7 +118,7 @@ fn last_before(activity: &Activity) -> Option<Activity> {
     Some(before)
 }
 
-/// Those that no other one precedes.
+/// The activities that no other one precedes.
 fn minimal<'a>(schema: &Schema, activities: &'a [Activity]) -> Vec<&'a Activity> {
     let mut minimal: Vec<&Activity> = Vec::new();
     for activity in activities {

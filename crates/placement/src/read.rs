@@ -1,7 +1,7 @@
-//! Reads a topology from YAML, with all that is wrong with it.
+//! Reads a topology from YAML and reports all mistakes.
 //!
-//! Whatever the text, reading ends quickly and never panics. Names count as declared also by
-//! entries that turn out to be broken, so that one mistake does not make every reference another.
+//! Invariant: reading ends quickly and never panics, whatever the text. Names of broken entries
+//! count as declared, so that one mistake does not make every reference another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use crate::topology::{SmallValues, Store, Topology, Transfer};
 pub const DOMAINS_MAX: usize = 1_000;
 /// The most people, and the most executors, at home in one domain.
 pub const AT_HOME_MAX: usize = 20_000;
-/// The most links of which something is said.
+/// The most links with a cost.
 pub const LINKS_MAX: usize = 10_000;
-/// The most a byte may cost over a link.
+/// The highest cost of a byte over a link.
 pub const COST_MAX: u32 = 1_000_000;
-/// The longest name of a server: it is a label of a host's name.
+/// The longest name of a server: it is a label of a host name.
 pub const SERVER_NAME_LEN_MAX: usize = 63;
 
-/// The most servers of all domains together.
+/// The most servers in all domains together.
 pub const SERVERS_MAX: usize = 4_000;
 
 pub(crate) const TOPOLOGY_FIELDS: [&str; 5] =
@@ -38,18 +38,18 @@ pub(crate) const TOPOLOGY_FIELDS: [&str; 5] =
 pub(crate) const DOMAIN_FIELDS: [&str; 5] = ["servers", "people", "executors", "transfer", "store"];
 pub(crate) const LINK_FIELDS: [&str; 2] = ["between", "cost"];
 
-/// For how many unknown names the nearest known one is looked for: that takes time.
+/// For how many unknown names the nearest known one is searched: that takes time.
 const GUESSES_MAX: usize = 20;
 
 impl Topology {
-    /// Reads the first topology there is.
+    /// Reads a first topology.
     pub fn parse(source: &str) -> (Option<Self>, Vec<Finding>) {
         Self::succeed(source, None, &BTreeMap::new())
     }
 
-    /// Reads the topology that follows another: what both have keeps its number, and nothing that
-    /// there was may be missing. Where the weights of a domain are others than before, `rules` says
-    /// for which instances they count: for all where it says nothing.
+    /// Reads the topology that follows another: shared names keep their numbers, and nothing may be
+    /// missing. Where the weights of a domain change, `rules` says to which instances the new
+    /// layout applies: to all by default.
     pub fn succeed(
         source: &str,
         previous: Option<&Self>,
@@ -60,7 +60,7 @@ impl Topology {
         let Reading { mut report, unreadable, .. } = reading;
         let none = Self::default();
         let topology = draft.map(|draft| {
-            // What could not be read is not missing.
+            // An unreadable entry is not missing.
             let previous = previous.filter(|_| !unreadable);
             number::number(draft, previous.unwrap_or(&none), rules, &mut report)
         });
@@ -74,7 +74,7 @@ pub(crate) struct Reading {
     pub(crate) report: Report,
     /// All names of domains, in the order of the text.
     domains: Vec<Arc<str>>,
-    /// Not all domains are known: nothing can be said about names that are not.
+    /// Some domains are unknown: unknown names cannot be reported.
     pub(crate) unreadable: bool,
     pub(crate) servers: BTreeSet<Arc<str>>,
     addresses: BTreeSet<Arc<str>>,
@@ -204,7 +204,7 @@ impl Reading {
         }
     }
 
-    /// Who is at home in a domain, of people or of executors; nobody in two.
+    /// The people or the executors at home in a domain; each in one domain at most.
     fn at_home(&mut self, fields: &Fields<'_>, key: &'static str) -> Vec<Arc<str>> {
         let what = format!("`{key}` of {}", fields.what());
         let Some(node) = fields.value(key) else { return Vec::new() };
@@ -253,7 +253,7 @@ impl Reading {
         links
     }
 
-    /// What a byte costs between which domains.
+    /// The cost of a byte between two domains.
     fn link(&mut self, node: &Node) -> Option<(Ends, u32)> {
         let fields = Fields::of(node, "a link", &mut self.report)?;
         fields.refuse_unknown(&LINK_FIELDS, &mut self.report);
@@ -299,7 +299,7 @@ impl Reading {
         None
     }
 
-    /// As an assignment can write it.
+    /// A name that an assignment can write.
     fn domain_name(&mut self, text: Spanned<&str>) -> Option<Spanned<Arc<str>>> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         let hint = "a name begins with a letter or a digit and goes on with letters a-z, digits, \
@@ -314,7 +314,7 @@ impl Reading {
         None
     }
 
-    /// As it can stand in a certificate.
+    /// A name that a certificate can hold.
     pub(crate) fn server_name(&mut self, text: Spanned<&str>) -> Option<Spanned<Arc<str>>> {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let hint = "a name begins with a letter a-z, goes on with a-z, 0-9 and `-`, and does not \
@@ -329,7 +329,7 @@ impl Reading {
         None
     }
 
-    /// As an organisation, or a worker, writes it.
+    /// A name as an organisation, or a worker, writes it.
     fn name_of(&mut self, node: &Node, what: &str) -> Option<Spanned<Arc<str>>> {
         let text = fields::text(node, what, usize::MAX, &mut self.report)?;
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '@');

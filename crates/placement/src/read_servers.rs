@@ -1,6 +1,6 @@
-//! Reads the servers of a domain, and how their weights are watched over.
+//! Reads the servers of a domain, and the settings of the watchdog.
 //!
-//! A server that cannot be read is still declared: that it is missing would be no news.
+//! An unreadable server is still declared: it is not reported as missing.
 
 use legwork_model::finding::{Rule, Spanned};
 use legwork_model::yaml::fields::{self, Fields};
@@ -45,7 +45,7 @@ impl Reading {
         }
         if all && servers.iter().all(|server| server.weight == 0) {
             let message = format!("no server of {domain} has a weight");
-            let hint = "give one of them a weight: somebody has to do the work";
+            let hint = "give one of them a weight: a server has to do the work";
             self.report.error(node.span, Rule::Y2, message, hint);
         }
         all.then_some(servers)

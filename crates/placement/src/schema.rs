@@ -1,7 +1,7 @@
 //! The JSON Schema of topology files, for editors.
 //!
-//! It says about form what the reader says; whether names exist, or stand twice, only the reader
-//! knows.
+//! It checks the form as the reader does; only the reader checks whether names exist or are
+//! duplicates.
 
 use legwork_model::yaml::fields::NAME_LEN_MAX;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ pub fn json_schema() -> Value {
             watched: { "$ref": "#/$defs/watchdog" },
             small: {
                 "description": "Up to how many bytes a value travels with the step that wrote it; \
-                    larger ones are fetched by whoever reads them.",
+                    larger ones are fetched by the servers that read them.",
                 "type": "integer",
                 "minimum": 0,
                 "maximum": SmallValues::MAX,

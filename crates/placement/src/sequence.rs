@@ -1,10 +1,10 @@
 //! The spreads of instances that start one after the other: a low-discrepancy sequence.
 //!
-//! Invariant: however many follow one another, each part of all spreads gets its share of them to
-//! within a few, where chance alone would be off by the square root of their number. Nothing needs
-//! to be known of other servers: sequences with other beginnings add up to the same shares.
+//! Invariant: however many starts there are, each part of all spreads gets its share of them to
+//! within a few; random draws would be off by the square root of their number. Servers need not
+//! coordinate: sequences with different beginnings add up to the same shares.
 
-/// The golden section of all spreads: the step that leaves the smallest gaps.
+/// The golden ratio of all spreads: the step that leaves the smallest gaps.
 const STEP: u32 = 0x9E37_79B9;
 
 /// An additive (Kronecker) sequence of spreads.
@@ -12,12 +12,12 @@ const STEP: u32 = 0x9E37_79B9;
 pub struct Sequence(u32);
 
 impl Sequence {
-    /// The beginning is drawn at random, so that those of several servers do not go in step.
+    /// The beginning is random, so that the sequences of several servers are not in step.
     pub fn new(beginning: u32) -> Self {
         Self(beginning)
     }
 
-    /// Every spread comes once before one comes again: the step is odd.
+    /// Every spread is drawn once before any is drawn again: the step is odd.
     pub fn draw(&mut self) -> u32 {
         let spread = self.0;
         self.0 = spread.wrapping_add(STEP);

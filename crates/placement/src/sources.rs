@@ -1,7 +1,7 @@
-//! Where a value that is not here can be had: Algorithm 4.
+//! From which servers a missing value can be fetched: Algorithm 4.
 //!
-//! Invariant: only servers that have, or had to have, the very version that is valid for the reader
-//! are named: the one of its writer, and those of steps before that read the same version.
+//! Invariant: only servers that have, or must have had, the version that is valid for the reader are named:
+//! the server of its writer, and those of earlier steps that read the same version.
 
 use std::collections::BTreeSet;
 
@@ -10,15 +10,15 @@ use legwork_model::schema::Schema;
 
 use crate::history::Known;
 
-/// Who reads which element.
+/// The reader of an element.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     pub activity: &'a Activity,
     pub element: ElementId,
 }
 
-/// The servers that a version can be had from, the cheapest first. `last_writer` answers whose
-/// version of an element is valid for an activity, and who controlled the writer.
+/// The servers that have a version, cheapest first. `last_writer` returns whose version of an element is valid
+/// for an activity, and which server controlled the writer.
 pub fn sources(
     schema: &Schema,
     known: &impl Known,
@@ -40,8 +40,8 @@ pub fn sources(
     cheapest_first(servers.into_iter().filter(|at| *at != here), None, cost)
 }
 
-/// The order in which servers are asked for a content: the one that is known to have it, if there is one, then
-/// the cheapest. Of the same cost the lower number comes first.
+/// The order in which servers are asked for a content: the server known to have it, if any, then by cost. Of
+/// equal costs the lower number comes first.
 pub fn cheapest_first(
     servers: impl Iterator<Item = ServerId>,
     known: Option<ServerId>,

@@ -1,7 +1,7 @@
-//! Which domains and servers there are, where people are at home, what it costs to send.
+//! The domains and servers, the homes of people, and the costs of links.
 //!
-//! Invariant: numbers are for ever. A domain or a server keeps its number in every later topology;
-//! one that is gone keeps it too, so that histories stay readable.
+//! Invariant: numbers are for ever. A domain or a server keeps its number in every later topology,
+//! also after it is gone, so that histories stay readable.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,28 +13,28 @@ use crate::chain::Chain;
 use crate::place::Map;
 use crate::watchdog::Policy;
 
-/// One state of the topology.
+/// One version of the topology.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
     pub name: Arc<str>,
-    /// Counts the changes: the newest counts.
+    /// The number of changes: the highest epoch wins.
     pub epoch: u32,
     pub domains: Vec<Domain>,
     pub servers: Vec<Server>,
-    /// Where people are at home.
+    /// The home domains of people.
     pub homes: BTreeMap<AgentId, DomainId>,
-    /// Where workers are at home, by their names.
+    /// The home domains of workers, by worker name.
     pub executors: BTreeMap<Arc<str>, DomainId>,
-    /// What a byte costs between two domains, the lower number first; 1 where nothing is said.
+    /// The cost of a byte between two domains, lower number first; 1 by default.
     pub costs: BTreeMap<(DomainId, DomainId), u32>,
-    /// Who watches over the weights, and how.
+    /// The settings of the watchdog.
     pub watchdog: Policy,
-    /// Up to which size a value travels with the entry of its writer.
+    /// Up to which size a value is transferred with the entry of its writer.
     pub small_values: SmallValues,
 }
 
-/// Up to how many bytes a value is small. Only the sender of a value goes by it, and says of each
-/// value that stays where it is: servers that do not agree for a moment understand each other.
+/// The size limit of small values, in bytes. Only the sender applies it, and marks each value that
+/// stays: servers that disagree for a moment understand each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmallValues(pub u32);
 
@@ -53,9 +53,9 @@ impl Default for SmallValues {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Domain {
     pub name: Arc<str>,
-    /// How what moves to this domain is sent.
+    /// How histories are transferred to this domain.
     pub transfer: Transfer,
-    /// Where its servers keep what they know.
+    /// Where its servers store their data.
     pub store: Store,
     /// Which of its servers controls an instance.
     pub chain: Chain,
@@ -65,32 +65,32 @@ pub struct Domain {
 pub struct Server {
     pub name: Arc<str>,
     pub domain: DomainId,
-    /// Where other servers reach it. Of a guest: where they reach its host.
+    /// The address for other servers. Of a guest: the address of its host.
     pub address: Arc<str>,
-    /// Where people and programs reach it. Of a guest: where they reach its host.
+    /// The address for people and programs. Of a guest: the address of its host.
     pub api: Arc<str>,
-    /// Which part of the domain's new instances it gets: so many parts of all there are.
+    /// Its share of the domain's new instances, relative to the sum of weights.
     pub weight: u32,
-    /// Which part of the domain's load it is meant to have, if not that of its weight.
+    /// Its intended share of the domain's load, if other than its weight.
     pub intended: Option<u32>,
     /// The server in whose process it is a guest.
     pub host: Option<ServerId>,
 }
 
-/// Where the servers of a domain keep what they know.
+/// Where the servers of a domain store their data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Store {
-    /// Each at its own place: what it controls stands still while it is down.
+    /// Each in its own store: its instances wait while it is down.
     #[default]
     Embedded,
-    /// All in one database: another takes over from one that is down.
+    /// All in one database: another server takes over from one that is down.
     Shared,
 }
 
 impl Store {
     pub const ALL: [Self; 2] = [Self::Embedded, Self::Shared];
 
-    /// The word for it in a topology file.
+    /// The word in a topology file.
     pub fn word(self) -> &'static str {
         match self {
             Self::Embedded => "embedded",
@@ -111,32 +111,32 @@ impl Domain {
     }
 }
 
-/// The weight where nothing is said.
+/// The default weight.
 pub(crate) const WEIGHT_DEFAULT: u32 = 1;
 
 impl Server {
-    /// A server in a process of its own.
+    /// A server in its own process.
     pub fn new(name: Arc<str>, domain: DomainId, address: Arc<str>, api: Arc<str>) -> Self {
         let (weight, intended, host) = (WEIGHT_DEFAULT, None, None);
         Self { name, domain, address, api, weight, intended, host }
     }
 
-    /// Which part of the domain's load it is meant to have.
+    /// Its intended share of the domain's load.
     pub fn meant(&self) -> u32 {
         self.intended.unwrap_or(self.weight)
     }
 }
 
-/// How the history travels to a domain. All give the same results.
+/// How a history is transferred to a domain. All ways give the same results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transfer {
     /// Everything, every time.
     Full,
-    /// What the sender cannot rule out that the receiver lacks.
+    /// Everything that the receiver may lack as far as the sender knows.
     Sending,
-    /// What the receiver asks for: three messages.
+    /// What the receiver requests: three messages.
     Requested,
-    /// Like `Requested`, in one message where the sender can prove what the receiver lacks.
+    /// Like `Requested`, in one message if the sender can prove what the receiver lacks.
     #[default]
     Proven,
 }
@@ -144,7 +144,7 @@ pub enum Transfer {
 impl Transfer {
     pub const ALL: [Self; 4] = [Self::Full, Self::Sending, Self::Requested, Self::Proven];
 
-    /// The word for it in a topology file.
+    /// The word in a topology file.
     pub fn word(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -155,9 +155,9 @@ impl Transfer {
     }
 }
 
-/// What it costs within a domain.
+/// The cost within a domain.
 const COST_NEAR: u32 = 0;
-/// What it costs between domains of whose link nothing is said.
+/// The default cost between domains.
 const COST_DEFAULT: u32 = 1;
 
 impl Topology {
@@ -174,33 +174,33 @@ impl Topology {
         u16::try_from(place).ok().map(ServerId)
     }
 
-    /// All servers, the lowest number first.
+    /// All servers, lowest number first.
     pub fn numbered(&self) -> impl Iterator<Item = (ServerId, &Server)> {
         (0..=u16::MAX).map(ServerId).zip(&self.servers)
     }
 
-    /// Where other servers reach a server: at its host, if it is a guest.
+    /// The address for other servers: of its host, if the server is a guest.
     pub fn address_of(&self, id: ServerId) -> Option<&Arc<str>> {
         self.server(id).map(|server| &server.address)
     }
 
-    /// Where people and programs reach a server: at its host, if it is a guest.
+    /// The address for people and programs: of its host, if the server is a guest.
     pub fn api_of(&self, id: ServerId) -> Option<&Arc<str>> {
         self.server(id).map(|server| &server.api)
     }
 
-    /// The server in whose process a server is: itself, if it is no guest.
+    /// The server in whose process a server runs: itself, if it is no guest.
     pub fn host_of(&self, id: ServerId) -> ServerId {
         self.server(id).and_then(|server| server.host).unwrap_or(id)
     }
 
-    /// All servers of a domain, the lowest number first.
+    /// All servers of a domain, lowest number first.
     pub fn servers_of(&self, domain: DomainId) -> impl Iterator<Item = (ServerId, &Server)> {
         self.numbered().filter(move |(_, server)| server.domain == domain)
     }
 
-    /// The server that an instance with this id starts at, if it is started in the domain of
-    /// `front`, whom somebody has asked to.
+    /// The server at which an instance with this id starts, if it is started in the domain of
+    /// `front`, the server that was asked.
     pub fn starter(&self, front: ServerId, instance: InstanceId) -> Option<ServerId> {
         self.server_in(self.domain_of(front)?, instance)
     }
@@ -210,7 +210,7 @@ impl Topology {
         self.numbered().map(|(id, _)| id).next()
     }
 
-    /// Where whoever did something is at home, as far as anything is said of it.
+    /// The home domain of a performer, if it has one.
     pub fn home(&self, performer: &Performer) -> Option<DomainId> {
         match performer {
             Performer::System => None,
@@ -226,7 +226,7 @@ impl Topology {
         domain.map_or(Transfer::default(), |domain| domain.transfer)
     }
 
-    /// What a byte costs from one server to another.
+    /// The cost of a byte from one server to another.
     pub fn cost(&self, a: ServerId, b: ServerId) -> u32 {
         match (self.domain_of(a), self.domain_of(b)) {
             (Some(a), Some(b)) => self.cost_between(a, b),
@@ -234,7 +234,7 @@ impl Topology {
         }
     }
 
-    /// What a byte costs from one domain to another.
+    /// The cost of a byte from one domain to another.
     pub fn cost_between(&self, a: DomainId, b: DomainId) -> u32 {
         match a == b {
             true => COST_NEAR,

@@ -1,9 +1,9 @@
-//! Watches over the weights: whether the servers of a domain have the load they are meant to have.
+//! The watchdog: whether the servers of a domain have their intended load.
 //!
-//! Invariant: it sees what it is told and answers with other weights, nothing else. It is slow on
-//! purpose: what is not off for a whole window, in one direction, is left to itself; after a change
-//! it waits, and a weight changes by little at once and never far away from what is meant. Where
-//! a server does not tell its load nothing is concluded: it may be down.
+//! Invariant: its input is reported loads and its output other weights, nothing else. It is slow on
+//! purpose: only a deviation for a whole window, in one direction, is corrected; after a change it
+//! pauses, and a weight changes in small steps and never far from what is intended. If a server does
+//! not report its load nothing is concluded: it may be down.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,22 +16,22 @@ use legwork_model::time::Timestamp;
 use crate::layout::Weighted;
 use crate::topology::Server;
 
-/// What is done about load that is not where it is meant to be.
+/// What the watchdog does about a deviation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Nothing.
     #[default]
     Off,
-    /// Other weights are proposed.
+    /// Proposes other weights.
     Propose,
-    /// Other weights are put in force.
+    /// Applies other weights.
     Apply,
 }
 
 impl Mode {
     pub const ALL: [Self; 3] = [Self::Off, Self::Propose, Self::Apply];
 
-    /// The word for it in a topology file.
+    /// The word in a topology file.
     pub fn word(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -41,17 +41,17 @@ impl Mode {
     }
 }
 
-/// How the weights are watched over.
+/// The settings of the watchdog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     pub mode: Mode,
-    /// How far, in percent of what is meant, a server's load may be off.
+    /// The tolerated deviation of a server's load, in percent of the intended one.
     pub deviation_pct: u32,
-    /// For how long it has to be off before anything is done.
+    /// How long a deviation lasts before it is corrected.
     pub window_minutes: u32,
-    /// How long a change is given to show.
+    /// The pause after a change, in which it takes effect.
     pub pause_minutes: u32,
-    /// By how much, in percent, a weight changes at once, at most.
+    /// The largest change of a weight at once, in percent.
     pub step_pct: u32,
 }
 
@@ -71,7 +71,7 @@ impl Default for Policy {
 const MINUTES_MAX: u32 = 24 * 60;
 
 impl Policy {
-    /// Its numbers: what they are called in a topology file, and what they may be.
+    /// Its numbers: their names in a topology file, and their ranges.
     pub(crate) fn numbers(&mut self) -> [(&'static str, RangeInclusive<u32>, &mut u32); 4] {
         [
             ("deviation_pct", 1..=100, &mut self.deviation_pct),
@@ -82,7 +82,7 @@ impl Policy {
     }
 }
 
-/// A server's weight, and the part of the load it is meant to have.
+/// A server's weight, and its intended share of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watched {
     pub server: ServerId,
@@ -102,38 +102,38 @@ pub struct Proposal {
     pub changes: Vec<Proposed>,
 }
 
-/// What is proposed for one server.
+/// The proposal for one server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Proposed {
     pub watched: Watched,
-    /// The share of the domain's load that it is meant to have, and the one it had.
+    /// Its intended share of the domain's load, and its actual one.
     pub meant: f64,
     pub had: f64,
-    /// Its weight from now on; of the others in the same measure.
+    /// Its new weight, relative to the other new weights.
     pub weight: u32,
 }
 
-/// What has been seen of one domain.
+/// The observations of one domain.
 #[derive(Clone, Debug)]
 pub struct Watch {
-    /// Nothing is proposed before: the last change is to show first.
+    /// The end of the pause after the last change.
     quiet_until: Timestamp,
-    /// Loads were off and are not right yet: less is needed to go on than to begin.
+    /// A correction is under way: a smaller deviation is needed to go on than to begin.
     is_correcting: bool,
-    /// When the present part of the window began, and the loads since.
+    /// When the current part of the window began, and the loads since.
     part_since: Timestamp,
     part: BTreeMap<ServerId, u64>,
-    /// The parts before, the oldest first.
+    /// Earlier parts, oldest first.
     parts: Vec<BTreeMap<ServerId, u64>>,
 }
 
-/// A window is looked at in so many parts: in each of them the load has to be off the same way.
+/// The number of parts of a window: the load has to deviate in the same direction in each.
 const PARTS: usize = 4;
-/// With less load than this in a part, chance decides who has how much of it.
+/// With less load than this in a part, chance decides the shares.
 const LOAD_MIN: u64 = 100;
-/// How many times smaller or greater than meant the share of a weight becomes, at most.
+/// How many times smaller or greater than intended a share becomes, at most.
 const DRIFT_MAX: f64 = 4.0;
-/// What proposed weights add up to, about.
+/// The approximate sum of proposed weights.
 const WEIGHTS_SUM: f64 = 100_000.0;
 
 impl Watch {
@@ -148,13 +148,14 @@ impl Watch {
         }
     }
 
-    /// The weights were changed, by whomever: what was seen before counts no more.
+    /// The weights were changed, by the watchdog or by an operator: earlier observations no longer
+    /// count.
     pub fn changed(&mut self, policy: &Policy, now: Timestamp) {
         *self = Self { is_correcting: self.is_correcting, ..Self::new(policy, now) };
     }
 
-    /// Hears what load every server of the domain has, in any one measure. To be called often, and
-    /// as often in every part of a window.
+    /// Takes the reported load of every server of the domain, in any one unit. To be called often,
+    /// and equally often in every part of a window.
     pub fn hear(
         &mut self,
         policy: &Policy,
@@ -198,8 +199,8 @@ impl Watch {
         self.parts.clear();
     }
 
-    /// Whether a server was off, the same way in all parts of a window, and more than it may.
-    /// `None` if that cannot be told.
+    /// Whether a server deviated in the same direction in all parts of a window by more than is
+    /// tolerated. `None` if unknown.
     fn is_off(&self, policy: &Policy, servers: &[Watched]) -> Option<bool> {
         let weak = |part: &BTreeMap<ServerId, u64>| total(part) < LOAD_MIN as f64;
         if self.parts.len() < PARTS || self.parts.iter().any(weak) || servers.len() < 2 {
@@ -216,7 +217,7 @@ impl Watch {
         }))
     }
 
-    /// Weights that would have given every server what it is meant to have, as far as one step goes.
+    /// Weights that would have given every server its intended load, limited to one step.
     fn propose(&self, policy: &Policy, servers: &[Watched]) -> Option<Proposal> {
         let mut seen: BTreeMap<ServerId, u64> = BTreeMap::new();
         for (server, load) in self.parts.iter().flatten() {

@@ -1,6 +1,6 @@
 //! Writes a topology as its file.
 //!
-//! What is written reads as the same topology, but for what is gone: that is left out.
+//! The file reads as the same topology, except for removed entries, which are left out.
 
 use std::fmt::Write;
 

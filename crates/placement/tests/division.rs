@@ -1,4 +1,4 @@
-//! Which server of a domain an instance has: shares, what a change moves, chains of changes.
+//! Which server of a domain an instance has: shares, moved spreads, chains of layouts.
 
 #![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
@@ -31,13 +31,13 @@ fn id(created_ms: u64, spread: u32) -> InstanceId {
     InstanceId::new(created_ms, spread.rotate_left(7), spread, ServerId(0))
 }
 
-/// The shares that weights ask for, of `SPREADS`.
+/// The exact shares by weights, of `SPREADS`.
 fn exact(of: &[u32]) -> Vec<f64> {
     let all: u64 = of.iter().map(|weight| u64::from(*weight)).sum();
     of.iter().map(|weight| f64::from(*weight) / all as f64 * SPREADS as f64).collect()
 }
 
-// Every server computes these anew from what was published: other values would divide a domain in
+// Every server computes these from the published topologies: other values would divide a domain in
 // two ways.
 #[test]
 fn layouts_stay_what_they_were_bit_for_bit() {
@@ -104,10 +104,10 @@ fn a_chain_of_changes_leaves_every_instance_where_it_was() {
     let chain = Chain::new(old)
         .then(mid, Rule::Since(100))
         .then(new, Rule::Except(Exceptions::new([excepted, id(50, 1)])));
-    // Not excepted: the newest, however old it is.
+    // Not excepted: the newest, however old the instance is.
     assert_eq!(chain.server(id(50, 2)), ServerId(2));
     assert_eq!(chain.server(id(500, 7)), ServerId(2));
-    // Excepted: the one before counts for those that began after 100.
+    // Excepted: the layout before applies to instances created after 100.
     assert_eq!(chain.server(excepted), ServerId(1));
     assert_eq!(chain.server(id(50, 1)), ServerId(0));
     assert_eq!(chain.latest_since(), Some(100));
@@ -138,7 +138,7 @@ fn divisions_that_no_instance_can_have_any_more_are_dropped() {
     let whole = |server| Layout::whole(ServerId(server));
     let since =
         Chain::new(whole(0)).then(whole(1), Rule::Since(100)).then(whole(2), Rule::Since(200));
-    // Only those that are excepted go on to what was before: who they are decides.
+    // Only excepted instances go on to earlier layouts: their ids decide.
     let excepted = Exceptions::new([id(50, 1), id(150, 3), id(250, 2)]);
     let mut mixed = since.then(whole(3), Rule::Except(excepted));
     mixed.forget(&BTreeSet::from([id(150, 3)]));
@@ -162,7 +162,7 @@ fn a_rule_is_recorded_and_restored() {
     assert_eq!(Rule::Always.recorded(), None);
 }
 
-/// Weights of which at least one is not zero.
+/// Weights, at least one of them not zero.
 fn some_weights() -> impl Strategy<Value = Vec<u32>> {
     let weight = prop_oneof![Just(0), 1..10_u32, Just(1_000_000), 0..1_000_000_u32];
     prop::collection::vec(weight, 1..12)
@@ -172,7 +172,7 @@ fn some_weights() -> impl Strategy<Value = Vec<u32>> {
 #[derive(Clone, Debug)]
 enum Method {
     Since(u64),
-    /// Those active instances that would move, as Algorithm 4 has it.
+    /// Exceptions for the active instances that would move, as in Algorithm 4.
     Except,
 }
 
@@ -308,7 +308,7 @@ proptest! {
                 prop_assert!(ids.iter().all(|id| !ended.contains(&id)));
             }
         }
-        // New ones have the newest as before.
+        // New instances have the newest layout as before.
         prop_assert_eq!(smaller.newest(), chain.newest());
     }
 

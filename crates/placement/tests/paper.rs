@@ -1,6 +1,6 @@
 //! The worked examples of the paper on migrating instance data, figure by figure.
 //!
-//! Steps have one letter, as there; a history is the letters of its entries.
+//! Steps have one letter, as in the paper; a history is the letters of its entries.
 
 #![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
@@ -56,7 +56,7 @@ steps:
   - { step: d, job: j, at: s2, reads: [d1, d2] }
 ";
 
-/// Figure 6: d1 goes from a to its readers, whichever way control takes.
+/// Figure 6: d1 goes from a to its readers, whichever path control takes.
 const FIGURE_6: &str = "
 process: figure-6
 data: { d1: string, yes: bool }
@@ -130,7 +130,7 @@ impl Case {
 }
 
 impl Knowledge<'_> {
-    /// Algorithm 2 over all that is known here.
+    /// Algorithm 2 over everything that is known here.
     fn to_send(&self, source: char, last: &[Activity]) -> Vec<Activity> {
         let (schema, source) = (&self.case.schema, [self.case.of(source)]);
         let entries = self.entries.iter();

@@ -1,4 +1,4 @@
-//! Several servers in a domain: weights, guests, stores, and what one topology changes of another.
+//! Several servers in a domain: weights, guests, stores, and the difference between two topologies.
 
 #![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
@@ -20,7 +20,7 @@ fn of(servers: &[&str]) -> String {
     text
 }
 
-/// A server in a process of its own.
+/// A server in its own process.
 fn own(name: &str, rest: &str) -> String {
     format!("{name}: {{ address: \"{name}:1\", api: \"http://{name}\"{rest} }}")
 }

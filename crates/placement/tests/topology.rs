@@ -1,5 +1,5 @@
-//! Topology files, good and bad: what is read, what every mistake is answered with, and which
-//! numbers a later topology keeps.
+//! Topology files, good and bad: what is read, the report of each mistake, and the numbers that a
+//! later topology keeps.
 
 #![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
@@ -85,7 +85,7 @@ fn a_topology_is_read_with_all_that_is_said_of_it() {
 
 #[test]
 fn what_is_written_reads_as_the_same_topology() {
-    // A word that YAML takes for something else is written in quotes.
+    // A word that YAML takes for something else is quoted.
     let odd =
         of(&["one", "yes"]).replace("  one:\n", "  \"1\":\n").replace("  yes:\n", "  \"true\":\n");
     for source in [HOSPITALS.to_owned(), of(&["x"]), odd] {

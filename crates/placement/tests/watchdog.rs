@@ -1,4 +1,4 @@
-//! The watch-dog: when it says something, and what.
+//! The watchdog: when it proposes something, and what.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn watched(weights: &[u32]) -> Vec<Watched> {
     all.map(|(server, weight)| Watched { server, weight: *weight, meant: *weight }).collect()
 }
 
-/// A domain whose load is told every minute.
+/// A domain that reports its load every minute.
 struct Domain {
     servers: Vec<Watched>,
     policy: Policy,
@@ -34,7 +34,7 @@ impl Domain {
         Self { servers: watched(weights), policy, watch, now }
     }
 
-    /// Goes on with these loads for so many minutes; answers when it first proposes something.
+    /// Runs with these loads for so many minutes; returns when it first proposes something.
     fn run(&mut self, minutes: u32, loads: impl Fn(u32) -> Vec<u64>) -> Option<(u32, Proposal)> {
         for minute in 1..=minutes {
             self.now = self.now.plus(MINUTE);
@@ -96,7 +96,7 @@ fn what_is_off_for_less_than_the_window_is_left_alone() {
 }
 
 #[test]
-fn after_a_change_it_waits_whoever_made_it() {
+fn after_any_change_it_waits() {
     let mut domain = Domain::new(&[1, 1]);
     assert_eq!(domain.steadily(100, &[600, 400]), None);
     domain.watch.changed(&domain.policy, domain.now);
@@ -109,7 +109,7 @@ fn after_a_change_it_waits_whoever_made_it() {
 fn it_goes_on_until_the_load_is_nearly_right_and_then_allows_more_again() {
     let mut domain = Domain::new(&[1, 1]);
     assert!(domain.steadily(2_000, &[560, 440]).is_some());
-    // 8 % off would not have begun it, but it is not over either.
+    // 8 % off would not have begun a correction, but does not end one either.
     assert!(domain.steadily(2_000, &[540, 460]).is_some());
     assert_eq!(domain.steadily(2_000, &[510, 490]), None);
     assert_eq!(domain.steadily(2_000, &[540, 460]), None);

@@ -1,8 +1,8 @@
 //! Question: what does one offered item cost, in bytes and in time, among a million?
 //!
-//! One million items offered to a role of a thousand people, half of them under four eyes; then
-//! claims, completions and reads. Bytes are resident memory as the kernel counts it (Linux), all
-//! included; times are of the processor, so that neighbours do not count. `cargo run --release -p legwork-org --example memory -- [items] [people]`
+//! One million items offered to a role of a thousand people, half of them under four eyes; then claims, completions
+//! and reads. Bytes are resident memory as the kernel counts it (Linux), in total; times are of the processor, so
+//! that other processes do not count. `cargo run --release -p legwork-org --example memory -- [items] [people]`
 
 use std::error::Error;
 use std::fmt::Write;
@@ -112,14 +112,14 @@ fn timed(
     Ok((processor_time()? - start) / u32::try_from(keys.len().max(1))?)
 }
 
-/// How long this thread has been running on a processor.
+/// CPU time of this thread.
 fn processor_time() -> Result<Duration, Box<dyn Error>> {
     let schedule = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     let nanos = schedule.split(' ').next().ok_or("no schedstat")?;
     Ok(Duration::from_nanos(nanos.parse()?))
 }
 
-/// Ids as a server draws them: the time above, noise below.
+/// Ids as a server generates them: the time in the high bits, noise in the low bits.
 fn key(number: u32) -> ItemKey {
     let noise = u128::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835) >> 48;
     let instance = InstanceId((0x0195_0000_0000 + u128::from(number / 8)) << 80 | noise);

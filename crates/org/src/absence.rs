@@ -1,8 +1,8 @@
-//! Who is away, and who stands in for them.
+//! Absences and substitutes.
 //!
-//! Whoever stands in is there. One's own substitutes come first, in order, and after them the
-//! substitutes of those who are away; of all these the first does the work whom nothing bars. So
-//! at any moment an item of somebody absent has at most one stand-in.
+//! A substitute is present. An agent's own substitutes come first, in order, then the substitutes of absent
+//! substitutes; the first of all these who is not barred does the work. So at any moment an item of an absent
+//! agent has at most one substitute.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -12,23 +12,23 @@ use legwork_model::time::Timestamp;
 use crate::organisation::Organisation;
 use crate::resolve::Resolved;
 
-/// An absent agent for whom somebody may stand in.
+/// An absent agent for whom another agent may stand in.
 pub(crate) struct Standing {
     pub(crate) absent: u32,
-    /// Those who are there and come before: only if all of them are barred it is one's turn.
+    /// The present substitutes before this one: this one acts only if all of them are barred.
     pub(crate) before: Vec<u32>,
 }
 
-/// Somebody who acts for somebody else for a while.
+/// An agent who stands in for another for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StandIn {
     pub agent: AgentId,
     pub from: Timestamp,
-    /// Not included.
+    /// Exclusive.
     pub to: Timestamp,
 }
 
-/// The absences of a long chain are looked at up to here.
+/// The bound on absence changes in a long chain of substitutes.
 const CHANGES_MAX: usize = 256;
 
 impl Organisation {
@@ -36,15 +36,15 @@ impl Organisation {
         self.roster.number(agent).is_some_and(|number| self.away(number, now))
     }
 
-    /// Who does a step in place of an agent who is absent now: the first whom nothing bars.
+    /// The substitute for an absent agent at a step now: the first one who is not barred.
     pub fn stand_in_at(&self, agent: &AgentId, step: &Resolved, now: Timestamp) -> Option<AgentId> {
         let number = self.roster.number(agent).filter(|&number| self.away(number, now))?;
         let mut all = self.stand_ins(number, now).map(|number| self.roster.agent(number));
         all.find(|agent| !step.bars(agent)).cloned()
     }
 
-    /// Who does a step in place of an agent who will be absent, and when: for each part of an absence between two
-    /// moments the first whom nothing bars, ascending.
+    /// The substitutes for an agent who will be absent: for each part of an absence between two moments the first
+    /// one who is not barred, ascending.
     pub fn stand_ins_between(
         &self,
         agent: &AgentId,
@@ -66,7 +66,8 @@ impl Organisation {
         found
     }
 
-    /// When it may change who stands in for an agent, the first moment before all; none if nobody has to.
+    /// When an agent's substitute may change, beginning with the first moment of all; empty if the agent is never
+    /// absent.
     fn changes_for(&self, number: u32, from: Timestamp, to: Timestamp) -> BTreeSet<Timestamp> {
         let periods = |number: u32| {
             let all = self.agent_numbered(number).absent.iter();
@@ -92,21 +93,21 @@ impl Organisation {
         moments
     }
 
-    /// For whom an agent may have to act now, in the order of names: the absent who come to them
-    /// through others who are away, also if somebody else comes before.
+    /// The absent agents for whom an agent may have to act now, by name: those who lead to the agent through
+    /// absent substitutes, also if another substitute comes first.
     pub fn may_stand_in_for(&self, agent: &AgentId, now: Timestamp) -> Vec<AgentId> {
         let Some(number) = self.roster.number(agent) else { return Vec::new() };
         let absent = self.absent_before(number, now);
         absent.into_iter().map(|number| self.roster.agent(number).clone()).collect()
     }
 
-    /// The next moment after `now` at which somebody leaves or comes back.
+    /// The next moment after `now` at which an absence begins or ends.
     pub fn next_absence_change(&self, now: Timestamp) -> Option<Timestamp> {
         let moments = &self.absences.moments;
         moments.get(moments.partition_point(|&moment| moment <= now)).copied()
     }
 
-    /// The same with those who come before.
+    /// The same with the substitutes who come first.
     pub(crate) fn standing(&self, agent: &AgentId, now: Timestamp) -> Vec<Standing> {
         let Some(number) = self.roster.number(agent) else { return Vec::new() };
         let standing = |absent: u32| {
@@ -122,7 +123,7 @@ impl Organisation {
         if direct.is_empty() || self.away(number, now) {
             return found;
         }
-        // Backwards over the absent: nobody else can lead to this agent.
+        // Backwards over the absent agents: no other agent can lead to this one.
         let mut open: Vec<u32> = direct.clone();
         while let Some(candidate) = open.pop() {
             if self.away(candidate, now) && found.insert(candidate) {
@@ -132,7 +133,7 @@ impl Organisation {
         found
     }
 
-    /// All who could stand in for somebody absent, in order, each once.
+    /// All possible substitutes of an absent agent, in order, each once.
     fn stand_ins(&self, absent: u32, now: Timestamp) -> impl Iterator<Item = u32> + '_ {
         let substitutes = &self.absences.substitutes;
         let mut seen = BTreeSet::from([absent]);
@@ -168,13 +169,13 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Who stands in for somebody in what nobody is barred from.
+    /// The substitute of an agent for a step that bars nobody.
     fn stand_in(organisation: &Organisation, agent: &AgentId, moment: &str) -> Option<AgentId> {
         let nobody = organisation.resolve(&Rule::Any(Vec::new()), &Nobody);
         organisation.stand_in_at(agent, &nobody, at(moment))
     }
 
-    /// For whom everybody stands in, as `ben for ann`.
+    /// All substitutes, as `ben for ann`.
     fn standing_in(organisation: &Organisation, moment: &str) -> String {
         let pairs = organisation.agents().iter().flat_map(|agent| {
             let all = organisation.may_stand_in_for(&agent.id, at(moment)).into_iter();
@@ -219,7 +220,7 @@ mod tests {
         assert_eq!(between("ann", before, "2026-12-20T00:00:00Z"), "");
         assert_eq!(between("ben", before, after), "dan 12-24 12-02-01 00");
         assert_eq!(between("cora", before, after), "");
-        // At every moment it is who stands in then.
+        // The same as the substitute at each moment.
         for hour in 0..24 * 60 {
             let moment = at(before) + std::time::Duration::from_secs(hour * 3600);
             for agent in ["ann", "ben", "cora", "dan"] {
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_moments_at_which_somebody_leaves_or_returns_are_known() {
+    fn the_moments_at_which_absences_begin_or_end_are_known() {
         let hospital = organisation(HOSPITAL);
         let mut now = at("2026-01-01T00:00:00Z");
         let mut moments = Vec::new();

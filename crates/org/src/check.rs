@@ -1,7 +1,7 @@
 //! Checks the rules of a definition against an organisation.
 //!
-//! Z1, an error: a rule names what the organisation does not have. Z2, a warning: a rule can come
-//! to name nobody, whoever it is that leaves nobody.
+//! Z1, an error: a rule names what the organisation does not have. Z2, a warning: a rule can name
+//! nobody, in some history.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use crate::organisation::Organisation;
 use crate::resolve::Performers;
 use crate::set::AgentSet;
 
-/// With how many combinations of people one rule is tried, and all rules together.
+/// The bound on combinations of people for one rule, and for all rules together.
 const TRIALS_MAX: usize = 10_000;
 const TRIALS_ALL_MAX: usize = 200_000;
 
-/// The assignment rules of a definition: all that an organisation can say something against, and
-/// much less than the definition.
+/// The assignment rules of a definition: the part of it that the organisation can contradict, much
+/// smaller than the definition.
 #[derive(Clone, Debug, Default)]
 pub struct Assignments {
     /// With the names of the steps they are written at.
     all: Vec<(Arc<str>, Spanned<Rule>)>,
-    /// The place of the rule that chooses the performer of a step; steps done by programs have
+    /// The index of the rule that chooses the performer of a step; steps done by programs have
     /// none.
     of_step: BTreeMap<Arc<str>, Option<usize>>,
 }
@@ -39,7 +39,7 @@ impl Assignments {
         rules
     }
 
-    /// What the organisation has to say against them, in the order of the text.
+    /// The findings, in the order of the text.
     pub fn check(&self, organisation: &Organisation) -> Vec<Finding> {
         let mut findings = Vec::new();
         let mut trials = Trials::new(self, organisation);
@@ -171,19 +171,19 @@ fn nobody_left(step: &str, rule: &Spanned<Rule>, case: &str) -> Finding {
     }
 }
 
-/// Tries rules with everybody who might have done the steps they speak of.
+/// Tries rules with every possible performer of the steps they refer to.
 struct Trials<'d> {
     rules: &'d Assignments,
     organisation: &'d Organisation,
-    /// Who might do a step, as far as it is known.
+    /// The possible performers of a step, as far as known.
     performers: BTreeMap<Arc<str>, AgentSet>,
     left: usize,
 }
 
 struct Tried {
-    /// Whom the rule can name.
+    /// The agents that the rule can name.
     named: AgentSet,
-    /// A past in which it names nobody, in words; empty if the past does not matter.
+    /// A history in which it names nobody, in words; empty if every history does.
     nobody: Option<String>,
 }
 
@@ -224,7 +224,7 @@ impl<'d> Trials<'d> {
         result
     }
 
-    /// Who might do a step, from its own rule.
+    /// The possible performers of a step, from its own rule.
     fn performers_of(&mut self, step: &Arc<str>) -> AgentSet {
         if let Some(known) = self.performers.get(step) {
             return known.clone();
@@ -232,15 +232,15 @@ impl<'d> Trials<'d> {
         let Some(rule) = self.rules.rule_of(step) else {
             return self.organisation.sets.nobody.clone();
         };
-        // Rules that ask for each other in a ring end here.
+        // Rules that refer to each other in a cycle end here.
         self.performers.insert(step.clone(), self.organisation.sets.everybody.clone());
         let performers = self.of(rule).named;
         self.performers.insert(step.clone(), performers.clone());
         performers
     }
 
-    /// Somebody the rule asks for cannot be known: because a program does that step, which is told
-    /// here, or because nobody can do it or there is no such step, which is told elsewhere.
+    /// A performer that the rule refers to is unknown: a program does that step, which is reported
+    /// here, or nobody can do it or there is no such step, which is reported elsewhere.
     fn without_performer(&self, rule: &Rule, asked: &[Option<Arc<str>>]) -> Tried {
         let past = Past { asked, agents: vec![None; asked.len()] };
         let named = self.organisation.resolve(rule, &past).actors;
@@ -251,7 +251,7 @@ impl<'d> Trials<'d> {
     }
 }
 
-/// The steps whose performers a rule asks for; `None` stands for the start of the instance.
+/// The steps whose performers a rule refers to; `None` stands for the start of the instance.
 fn asked_by(rule: &Rule) -> Vec<Option<Arc<str>>> {
     let mut asked = Vec::new();
     rule.for_each_actors(&mut |actors| match actors.performer_of() {
@@ -274,7 +274,7 @@ fn chosen(possible: &[Vec<AgentId>], mut trial: usize) -> Vec<Option<AgentId>> {
     possible.iter().map(pick).collect()
 }
 
-/// Whom a rule can name at most: every dependent form is taken as widely as it can be.
+/// The agents that a rule can name at most: every dependent form counts at its widest.
 fn widest(rule: &Rule, organisation: &Organisation) -> AgentSet {
     let nobody = || organisation.sets.nobody.clone();
     match rule {
@@ -298,7 +298,7 @@ fn widest(rule: &Rule, organisation: &Organisation) -> AgentSet {
     }
 }
 
-/// A past made up to try a rule with.
+/// A made-up history to try a rule with.
 struct Past<'p> {
     /// Steps; `None` stands for the start of the instance.
     asked: &'p [Option<Arc<str>>],
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_always_find_somebody_pass() {
+    fn rules_that_always_name_an_agent_pass() {
         let steps = [
             ("admit", "Role(nurse)"),
             ("order", "Role(physician) AND OrgUnit(hospital*)"),

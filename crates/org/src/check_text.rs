@@ -1,7 +1,7 @@
-//! The one way to find out what is wrong with the text of a definition.
+//! The one way to find all mistakes in the text of a definition.
 //!
-//! Invariant: what passes here can be deployed and run; whoever checks a text, wherever, gets the
-//! same findings.
+//! Invariant: a definition that passes here can be deployed and run; every check of a text,
+//! wherever it runs, has the same findings.
 
 use legwork_model::definition::Definition;
 use legwork_model::finding::{Finding, Rule, Severity, Span};
@@ -16,14 +16,14 @@ const VERSION: u32 = 1;
 /// A definition that passed.
 #[derive(Debug)]
 pub struct Checked {
-    /// As its first version, until whoever deploys it knows better.
+    /// Version 1 until the definition is deployed.
     pub schema: Schema,
     pub assignments: Assignments,
     pub definition: Definition,
 }
 
-/// All findings, in the order of the text; and the definition if none is an error. Without an
-/// organisation the people are taken on trust.
+/// All findings, in the order of the text; and the definition if none of them is an error. Without
+/// an organisation, names of people are not checked.
 pub fn check_text(
     text: &str,
     organisation: Option<&Organisation>,
@@ -53,7 +53,7 @@ pub fn check_text(
     }
 }
 
-/// What the check has let through and cannot run all the same: a gap in the check.
+/// A definition that passed the check and cannot run: a gap in the check.
 fn not_runnable(message: String) -> Finding {
     Finding {
         span: Span::default(),

@@ -1,7 +1,7 @@
-//! WHO may do it: people, roles, units and substitutes; worklists folded from what happens.
+//! WHO may do it: people, roles, units and substitutes; worklists folded from events.
 //!
 //! Invariant: pure. Time is an argument, and the same organisation, rule and history give the same
-//! people. Nobody sees an item that they may not act on.
+//! people. An agent sees only items that they may act on.
 
 mod absence;
 mod calendar;

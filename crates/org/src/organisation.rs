@@ -1,7 +1,7 @@
 //! The people of an organisation: agents, units, positions, roles, abilities, substitutes.
 //!
-//! A value of this type holds together: every name in it exists, the units form trees, and the
-//! sets that rules ask for are made once, when it is read. It never changes; a new version is a
+//! Invariant: a value of this type is consistent: every name in it exists, the units form trees,
+//! and the sets for rules are computed once, when it is read. It is immutable; a new version is a
 //! new value.
 
 use std::collections::BTreeMap;
@@ -34,42 +34,42 @@ pub struct Agent {
     pub id: AgentId,
     /// For people to read.
     pub name: String,
-    /// Where they can be written to.
+    /// Their mail address.
     pub mail: Option<String>,
     pub positions: Vec<Arc<str>>,
     /// Held directly, not through a position.
     pub roles: Vec<Arc<str>>,
     pub abilities: Vec<Arc<str>>,
-    /// Their working hours; without one they can be asked at any hour.
+    /// Their working hours; without one, any hour is working time.
     pub calendar: Option<Arc<str>>,
-    /// The part of their working time, in per cent, that is there for work given out here.
+    /// The share of their working time, in per cent, that is available for planned work.
     pub share: u32,
-    /// The part of that, in per cent, that is promised only after a fault.
+    /// The part of that share, in per cent, that is promised only after a fault.
     pub reserve: u32,
     pub regularly: Vec<Regular>,
-    /// In order: the first who is there stands in.
+    /// In order: the first one who is present stands in.
     pub substitutes: Vec<AgentId>,
     pub absent: Vec<Absence>,
 }
 
-/// From the first moment up to, and not including, the second; without one until further notice.
+/// From the first moment until the second, exclusive; without an end until further notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Absence {
     pub from: Timestamp,
     pub to: Option<Timestamp>,
 }
 
-/// A part of the organisation.
+/// A unit of the organisation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     pub name: Arc<str>,
     pub title: Option<String>,
-    /// The unit above.
+    /// The parent unit.
     pub parent: Option<Arc<str>>,
     pub manager: Option<AgentId>,
 }
 
-/// A post in a unit; whoever holds it plays its roles.
+/// A post in a unit; its holders have its roles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
     pub name: Arc<str>,
@@ -96,17 +96,17 @@ pub(crate) struct UnitSets {
     pub(crate) below: AgentSet,
 }
 
-/// Who names whom as a substitute, and when anything about absences changes.
+/// The inverse of the substitutes, and when absences change.
 #[derive(Clone, Debug)]
 pub(crate) struct Absences {
     pub(crate) substitutes: Vec<Vec<u32>>,
-    /// The other direction.
+    /// For each agent those who name the agent as a substitute.
     pub(crate) substituted: Vec<Vec<u32>>,
-    /// The moments at which somebody leaves or comes back, sorted.
+    /// The moments at which an absence begins or ends, sorted.
     pub(crate) moments: Vec<Timestamp>,
 }
 
-/// What an organisation is made of, before it is known to hold together.
+/// The parts of an organisation before they are known to be consistent.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     pub(crate) name: Arc<str>,
@@ -116,7 +116,7 @@ pub(crate) struct Parts {
     pub(crate) calendars: BTreeMap<Arc<str>, Calendar>,
 }
 
-/// Nobody: what a site has before an organisation is published.
+/// Nobody: the organisation of a site before one is published.
 impl Default for Organisation {
     fn default() -> Self {
         Self::new(Parts::default())
@@ -124,8 +124,8 @@ impl Default for Organisation {
 }
 
 impl Organisation {
-    /// Reads an organisation and says all that is wrong with it, in the order of the text.
-    /// Without an error among the findings there is an organisation.
+    /// Reads an organisation and reports all mistakes, in the order of the text. Without an error
+    /// among the findings there is an organisation.
     pub fn parse(source: &str) -> (Option<Self>, Vec<Finding>) {
         crate::read::parse(source)
     }
@@ -144,7 +144,7 @@ impl Organisation {
         &self.name
     }
 
-    /// In the order of their names.
+    /// By name.
     pub fn agents(&self) -> &[Agent] {
         &self.agents
     }
@@ -165,7 +165,7 @@ impl Organisation {
         self.positions.values()
     }
 
-    /// The zone of somebody's calendar; UTC if they have none.
+    /// The zone of an agent's calendar; UTC without one.
     pub fn zone_of(&self, agent: &AgentId) -> Zone {
         let calendar =
             self.agent(agent).and_then(|agent| self.calendar(agent.calendar.as_deref()?));
@@ -176,12 +176,12 @@ impl Organisation {
         self.calendars.get(name)
     }
 
-    /// Every role that a position plays or an agent holds, with those who play it.
+    /// Every role of a position or an agent, with its holders.
     pub fn roles(&self) -> impl Iterator<Item = (&Arc<str>, &AgentSet)> {
         self.sets.roles.iter()
     }
 
-    /// Every ability that an agent has, with those who have it.
+    /// Every ability of an agent, with those who have it.
     pub fn abilities(&self) -> impl Iterator<Item = (&Arc<str>, &AgentSet)> {
         self.sets.abilities.iter()
     }
@@ -190,7 +190,7 @@ impl Organisation {
         self.units.get(name)
     }
 
-    /// The units of an agent's positions; of an agent without any, the units they manage.
+    /// The units of an agent's positions; without positions, the units that the agent manages.
     pub(crate) fn units_of(&self, number: u32) -> Vec<&Unit> {
         let agent = &self.agents[number as usize];
         let held = agent.positions.iter().filter_map(|position| self.positions.get(position));

@@ -1,7 +1,7 @@
 //! Evaluates assignment rules: which agents of the organisation may do a step.
 //!
-//! The answer depends on the organisation, the rule and who did earlier steps, and on nothing
-//! else; absence plays no part, because items are offered to a post and read by a person.
+//! The answer depends only on the organisation, the rule and the performers of earlier steps. Absences
+//! play no part: items are offered to a post and read by a person.
 
 use legwork_model::id::AgentId;
 use legwork_model::rule::{Actors, Rule, UnitReach};
@@ -9,7 +9,7 @@ use legwork_model::rule::{Actors, Rule, UnitReach};
 use crate::organisation::Organisation;
 use crate::set::AgentSet;
 
-/// Who did what in an instance, as far as rules can ask.
+/// The performers of an instance, as far as rules refer to them.
 pub trait Performers {
     /// The agent who did the step, in its latest iteration.
     fn performer(&self, step: &str) -> Option<AgentId>;
@@ -17,18 +17,18 @@ pub trait Performers {
     fn starter(&self) -> Option<AgentId>;
 }
 
-/// Who may do a step.
+/// The agents who may do a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
-    /// Those to whom the step is offered.
+    /// The agents to whom the step is offered.
     pub actors: AgentSet,
-    /// Everybody named on the right of an EXCEPT, and those whose manager or unit is asked for. They
-    /// must not do the step for somebody else either: four eyes stay four when one pair is on holiday.
+    /// The agents on the right of an EXCEPT, and those whose manager or unit is referred to. They must
+    /// not do the step as a substitute either: four eyes stay four when one pair is on holiday.
     pub barred: AgentSet,
 }
 
 impl Organisation {
-    /// Evaluates a rule; a name the organisation does not have stands for nobody.
+    /// Evaluates a rule; an unknown name stands for nobody.
     pub fn resolve(&self, rule: &Rule, history: &dyn Performers) -> Resolved {
         let mut barred = self.sets.nobody.clone();
         let actors = self.evaluate(rule, history, &mut barred);
@@ -102,7 +102,7 @@ impl Organisation {
         }
     }
 
-    /// All who have a position in a unit of the agent.
+    /// All agents with a position in a unit of the agent.
     fn colleagues(&self, agent: u32) -> AgentSet {
         let units = self.units_of(agent).into_iter();
         units
@@ -112,7 +112,7 @@ impl Organisation {
             .unwrap_or_else(|| self.sets.nobody.clone())
     }
 
-    /// Those above an agent: the manager of each of their units, or the next one above.
+    /// The managers of an agent: of each of their units, or the next one above.
     pub fn managers_of(&self, agent: &AgentId) -> AgentSet {
         match self.roster.number(agent) {
             Some(number) => self.managers(number),
@@ -120,8 +120,8 @@ impl Organisation {
         }
     }
 
-    /// For every unit of the agent its manager; where there is none, or where that is the agent,
-    /// the next manager above.
+    /// For every unit of the agent its manager; if there is none, or it is the agent, the next manager
+    /// above.
     fn managers(&self, agent: u32) -> AgentSet {
         let managers = self.units_of(agent).into_iter().filter_map(|unit| {
             let mut place = Some(unit);
@@ -139,7 +139,7 @@ impl Organisation {
 }
 
 impl Resolved {
-    /// Whether the agent must not do the step in place of one of the actors.
+    /// Whether the agent must not do the step as a substitute.
     pub fn bars(&self, agent: &AgentId) -> bool {
         self.barred.contains(agent) && !self.actors.contains(agent)
     }
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
     use crate::support::{HOSPITAL, organisation, past};
 
-    /// Evaluates a rule in the hospital; answers the actors and, after a `/`, the barred.
+    /// Evaluates a rule in the hospital; returns the actors and, after a `/`, the barred.
     fn resolve(rule: &str, history: &str) -> String {
         let rule: Rule = rule.parse().unwrap();
         let Resolved { actors, barred } = organisation(HOSPITAL).resolve(&rule, &past(history));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_performer_is_whoever_did_the_step() {
+    fn the_performer_is_the_agent_who_did_the_step() {
         check("NodePerformingAgent(admit)", "ann did admit", "ann");
         check("NodePerformingAgent(admit)", "", "");
         check("NodePerformingAgent(admit)", "zoe did admit", "");
@@ -218,12 +218,12 @@ mod tests {
     fn same_unit_as_the_performer_is_everybody_with_a_position_there() {
         check("OrgUnitOf(NodePerformingAgent(admit))", "ann did admit", "ann ben / ann");
         check("OrgUnitOf(NodePerformingAgent(admit))", "dan did admit", " / dan");
-        // Without a position one belongs to the units one manages.
+        // An agent without a position belongs to the units that they manage.
         check("OrgUnitOf(NodePerformingAgent(admit))", "roth did admit", "cora / roth");
     }
 
     #[test]
-    fn the_manager_of_a_performer_is_the_nearest_above_who_is_somebody_else() {
+    fn the_manager_of_a_performer_is_the_nearest_other_manager_above() {
         check("ManagerOf(NodePerformingAgent(admit))", "lang did admit", "weber / lang");
         // The ward has no manager of its own.
         check("ManagerOf(NodePerformingAgent(admit))", "ann did admit", "lang / ann");
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_starter_is_whoever_started_the_instance() {
+    fn the_starter_is_the_agent_who_started_the_instance() {
         check("StartingAgent()", "dan started", "dan");
         check("StartingAgent()", "", "");
     }
@@ -269,15 +269,15 @@ mod tests {
         assert!(bars("ManagerOf(NodePerformingAgent(ask))"));
         assert!(bars("ManagerOf(NodePerformingAgent(ask)) OR Role(physician)"));
         assert!(bars("OrgUnitOf(NodePerformingAgent(ask)) AND Agent(ben)"));
-        // The rule names her herself, or asks for others than her manager.
+        // The rule names her herself, or refers to others than her manager.
         assert!(!bars("OrgUnitOf(NodePerformingAgent(ask))"));
         assert!(!bars("ManagerOf(NodePerformingAgent(ask)) OR Role(nurse)"));
         assert!(!bars("Role(physician) EXCEPT ManagerOf(NodePerformingAgent(ask))"));
     }
 
     #[test]
-    fn a_step_is_the_deed_of_whoever_did_it_also_in_place_of_their_manager() {
-        // Whether Ann did it for Lang is not in the history; a rule can keep him out all the same.
+    fn a_substitute_for_a_manager_is_the_performer_of_the_step() {
+        // Whether Ann did it for Lang is not in the history; a rule can exclude him all the same.
         check("ManagerOf(NodePerformingAgent(ask))", "ann did ask", "lang / ann");
         let rule = "(ManagerOf(NodePerformingAgent(ask)) OR Agent(weber)) EXCEPT Agent(lang)";
         check(rule, "ann did ask", "weber / ann lang");
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn absence_does_not_change_who_the_actors_are() {
-        // Ann is away over Christmas, and evaluation has no time to ask for.
+        // Ann is absent over Christmas; evaluation takes no time as an argument.
         check("Role(nurse) AND OrgPosition(ward-nurse)", "", "ann ben");
     }
 }

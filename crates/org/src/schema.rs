@@ -1,6 +1,6 @@
 //! The JSON Schema of organisation files, for editors.
 //!
-//! It says about form what the reader says; whether names exist only the reader knows.
+//! It checks the form as the reader does; only the reader checks whether names exist.
 
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ pub fn json_schema() -> Value {
 
 fn section(kind: &str, count_max: usize, description: &str) -> Value {
     let entry = json!({ "$ref": format!("#/$defs/{kind}") });
-    // Of a unit or an agent nothing need be said but its name.
+    // A unit or an agent needs nothing but its name.
     let entry = if matches!(kind, "position" | "calendar") {
         entry
     } else {
@@ -216,7 +216,7 @@ fn agent() -> Value {
                 "default": 100,
             },
             reserve: {
-                "description": "The per cent of that which is promised only after a fault: when somebody falls ill, or an executor or a server is gone. Without it and without a share 15 per cent.",
+                "description": "The per cent of that which is promised only after a fault: when a person falls ill, or an executor or a server is gone. Without it and without a share 15 per cent.",
                 "type": "integer",
                 "minimum": 0,
                 "maximum": RESERVE_MAX,

@@ -1,8 +1,8 @@
-//! Sets of agents, made to be shared: a million items are offered to the same few sets.
+//! Sets of agents, optimised for sharing: a million items are offered to the same few sets.
 //!
-//! A set is a shared base less a few exceptions, so that `Role(clerk) EXCEPT` one person costs a
-//! word and not a copy of the role. Every set carries the roster its numbers belong to: sets of
-//! two versions of an organisation are compared by names, never by numbers.
+//! A set is a shared base without a few exceptions, so that `Role(clerk) EXCEPT` one person costs a
+//! word and not a copy of the role. Every set carries the roster that its numbers belong to: sets
+//! of two versions of an organisation are compared by names, never by numbers.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -14,11 +14,11 @@ use rustc_hash::FxHasher;
 /// A set with more exceptions than this is written out.
 const LESS_MAX: usize = 8;
 
-/// The agents of one version of an organisation, numbered in the order of their names.
+/// The agents of one version of an organisation, numbered by name.
 #[derive(Debug)]
 pub(crate) struct Roster(Vec<AgentId>);
 
-/// Some of the agents of one organisation, in the order of their names.
+/// Some of the agents of one organisation, by name.
 #[derive(Clone)]
 pub struct AgentSet {
     roster: Arc<Roster>,
@@ -27,7 +27,7 @@ pub struct AgentSet {
     less: Box<[u32]>,
 }
 
-/// Sorted numbers with their hash, taken once.
+/// Sorted numbers with a hash that is computed once.
 #[derive(Debug)]
 pub(crate) struct Members {
     numbers: Box<[u32]>,
@@ -108,7 +108,7 @@ impl AgentSet {
         self.roster.number(agent).is_some_and(|number| self.has(number))
     }
 
-    /// In the order of their names.
+    /// By name.
     pub fn iter(&self) -> impl Iterator<Item = &AgentId> {
         self.numbers().map(|number| self.roster.agent(number))
     }
@@ -178,7 +178,7 @@ impl AgentSet {
         self.with(Members::new(left), Vec::new())
     }
 
-    /// The same agents on another roster; those it does not have fall away.
+    /// The same agents on another roster; agents that it lacks are dropped.
     pub(crate) fn on(&self, roster: &Arc<Roster>) -> Self {
         if Arc::ptr_eq(&self.roster, roster) {
             return self.clone();

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: an organisation, a past and a schema.
+//! Shared by the tests of this crate: an organisation, a history and a schema.
 //!
 //! Everything is read from text, as it is in production.
 

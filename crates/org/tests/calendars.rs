@@ -1,6 +1,7 @@
-//! Working time: hours by the clock on the wall, closed days, absences and what is done anyway.
+//! Working time: hours in local time, closed days, absences and regular tasks.
 //!
-//! Whatever a calendar says, a moment is working time if and only if the clock on the wall says so.
+//! Whatever a calendar says, a moment is working time if and only if the local time is within the
+//! hours.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a wrong assumption is a failed test")]
 
@@ -27,7 +28,7 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// When Ann works, a line for each stretch.
+/// Ann's working time, a line for each stretch.
 fn works(organisation: &Organisation, from: &str, to: &str) -> Vec<String> {
     let time = organisation.working_time(&"ann".into()).unwrap();
     let short = |moment: Timestamp| moment.to_string()[5..16].replace('T', " ");
@@ -150,7 +151,7 @@ fn night_shifts_go_on_past_midnight_and_into_the_next_week() {
             "03-01 00:00 to 03-01 06:00",
             "03-01 22:00 to 03-02 06:00",
             "03-07 22:00 to 03-08 06:00",
-            // Closed is closed from midnight on.
+            // Closed days begin at midnight.
             "03-08 22:00 to 03-09 00:00",
         ]
     );
@@ -210,11 +211,11 @@ fn appointments_in_an_hour_left_out_come_later_and_in_one_that_comes_twice_once(
         assert!(all.is_sorted(), "{all:?}");
         all.len()
     };
-    // Five hours each. What would come between two and three comes between three and four, where
-    // others are already; and half past two is heard once of two times.
+    // Five hours each. Occurrences between two and three come between three and four, where others
+    // are already; and half past two occurs once of two times.
     assert_eq!(count("2026-03-28T23:00:00Z", "2026-03-29T04:00:00Z"), 10);
     assert_eq!(count("2026-10-24T22:00:00Z", "2026-10-25T03:00:00Z"), 8);
-    // A day that Samoa left out has none.
+    // A day that Samoa skipped has none.
     let daily = "regularly: [{ task: daily, at: '0 12 * * *', takes: 5m }]";
     let samoa = ann("zone: Pacific/Apia", daily);
     let days = comes_up(&samoa, "2011-12-28T10:00:00Z", "2012-01-01T10:00:00Z");
@@ -223,7 +224,7 @@ fn appointments_in_an_hour_left_out_come_later_and_in_one_that_comes_twice_once(
 
 #[test]
 fn appointments_in_an_hour_left_out_before_midnight_come_in_the_next_day_among_its_own() {
-    // On Saturday at eleven, 01:00 UTC, the clock of Nuuk is put to midnight.
+    // On Saturday at eleven, 01:00 UTC, the clock of Nuuk is set to midnight.
     let saturday = |times: &str| {
         let check = format!("regularly: [{{ task: check, at: '{times}', takes: 5m }}]");
         let all = comes_up(
@@ -256,13 +257,13 @@ fn what_is_done_every_so_often_has_a_window_of_its_own() {
         comes_up(&ann, "2026-03-01T00:00:00Z", "2026-04-08T00:00:00Z"),
         [
             "reports 30m some time 03-26 23:00 to 03-28 23:00",
-            // This one has 47 hours, for the days are those of the wall.
+            // This window has 47 hours, as days are days in local time.
             "reports 30m some time 03-28 23:00 to 03-30 22:00",
-            // In these 36 hours there are 14 of work, half of which is to be had.
+            // These 36 hours contain 14 of work, half of which is available.
             "look 420m some time 03-30 00:00 to 03-31 12:00",
             "reports 30m some time 03-30 22:00 to 04-01 22:00",
             "look 300m some time 03-31 12:00 to 04-02 00:00",
-            // Then nobody is there to do any of it.
+            // Then there is no working time for it.
             "look 180m some time 04-05 00:00 to 04-06 12:00",
             "reports 30m some time 04-05 22:00 to 04-07 22:00",
             "look 300m some time 04-06 12:00 to 04-08 00:00",
@@ -347,7 +348,7 @@ impl Plan {
         )
     }
 
-    /// What the definition of working time says, taken by its word.
+    /// The literal definition of working time.
     fn works(&self, moment: Timestamp) -> bool {
         let zone: TimeZone = TimeZoneDatabase::bundled().get(self.zone).unwrap();
         let wall = zone.to_datetime(jiff::Timestamp::from_millisecond(moment.0).unwrap());
@@ -395,7 +396,7 @@ fn joined(all: impl Iterator<Item = WorkSpan>) -> Vec<WorkSpan> {
 
 proptest! {
     #[test]
-    fn working_time_is_what_the_clock_on_the_wall_says(
+    fn working_time_follows_local_time(
         plan in plans(),
         from in 1_400..7_200_i64,
         lengths in (0..500_i64, 0..500_i64),
@@ -430,7 +431,7 @@ proptest! {
         let time = busy.working_time(&"ann".into()).unwrap();
         let (from, middle, to) = (hour(from), hour(from + lengths.0), hour(from + lengths.0 + lengths.1));
         let all: Vec<_> = time.occurrences(from, to).collect();
-        // What is not over in the middle is in both halves.
+        // An occurrence that is not over in the middle is in both halves.
         let second = time.occurrences(middle, to).filter(|due| due.release >= middle);
         let halves: Vec<_> = time.occurrences(from, middle).chain(second).collect();
         prop_assert_eq!(&halves, &all);

@@ -1,8 +1,8 @@
-//! Whatever happens, a client that follows the deltas has the list that a full read gives.
+//! A client that follows the deltas has the same list as a full read, whatever happens.
 //!
 //! Random offers, claims, releases, delegations and withdrawals, absences that begin and end,
 //! clocks that jump, new organisations and restarts, against a model that keeps one plain map and
-//! asks every question afresh. Little is remembered of removals, so that resets happen too.
+//! answers every question from scratch. Few removals are remembered, so that resets happen too.
 
 #![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
@@ -49,7 +49,7 @@ enum Op {
     Read { client: usize, limit: usize },
 }
 
-/// An organisation to be.
+/// A generated organisation.
 #[derive(Clone, Debug)]
 struct Plan(Vec<AgentPlan>);
 
@@ -129,12 +129,12 @@ impl Plan {
     }
 }
 
-/// What is true, kept as plainly as possible.
+/// The truth, kept as plainly as possible.
 struct Model {
     organisation: Organisation,
     now: Timestamp,
     items: Items,
-    /// All that were there since the organisation is as it is, after each change.
+    /// All items since the organisation was last replaced, after each change.
     before: Vec<Items>,
     offers: u64,
 }
@@ -155,11 +155,11 @@ struct Client {
     agent: AgentId,
     cursor: Option<Cursor>,
     has: BTreeMap<ItemKey, Seen>,
-    /// Whether the last page was the last.
+    /// Whether the last page was complete.
     complete: bool,
 }
 
-/// Holder, and in whose place it is seen.
+/// Holder, and for whom it is seen.
 type Seen = (Option<AgentId>, Option<AgentId>);
 
 impl Performers for ModelItem {
@@ -211,7 +211,7 @@ impl Model {
         seen.collect()
     }
 
-    /// Whoever stands where the agent stands now could see it at some time.
+    /// Whether the agent could have seen it at some time, in the agent's current position.
     fn could_see(&self, agent: &AgentId, key: &ItemKey) -> bool {
         self.before.iter().any(|items| self.list_of(items, agent).contains_key(key))
     }
@@ -310,7 +310,7 @@ fn apply(op: &Op, model: &mut Model, lists: &mut Worklists, schema: &Arc<Schema>
     }
 }
 
-/// What a site does when it starts: offers what waits, in any order, and claims what is held.
+/// The start of a site: offers what waits, in any order, and claims what is held.
 fn restart(model: &mut Model, epoch: u64, retention: Retention, schema: &Arc<Schema>) -> Worklists {
     let Model { organisation, items, now, .. } = model;
     let mut lists = Worklists::with_retention(epoch, organisation, retention);

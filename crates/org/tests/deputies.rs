@@ -1,7 +1,7 @@
-//! Deputies: chains end, and whoever stands in is there and may do it.
+//! Substitutes: chains end, and a substitute is present and may do the work.
 //!
-//! Held against the plainest reading of the rule: go through one's own substitutes, then those of
-//! the absent among them, and so on; the first who is there and not barred does it.
+//! Compared with the literal reading of the rule: an agent's own substitutes, then those of the
+//! absent ones among them, and so on; the first one present and not barred does the work.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a wrong assumption is a failed test")]
 
@@ -19,7 +19,7 @@ use proptest::prelude::*;
 const AGENTS: usize = 7;
 const NOW: &str = "2026-06-01T00:00:00Z";
 
-/// For everybody whether they are away, and their substitutes.
+/// For each agent whether they are absent, and their substitutes.
 type Plan = Vec<(bool, Vec<usize>)>;
 
 struct Asked(AgentId);
@@ -38,7 +38,7 @@ fn agent(number: usize) -> AgentId {
     AgentId::from(&*format!("p{number}"))
 }
 
-/// All are in one unit, which somebody manages.
+/// All are in one unit with one manager.
 fn organisation(plan: &Plan, manager: usize) -> Organisation {
     let mut source = format!(
         "organisation: o\nunits: {{ all: {{ manager: p{manager} }} }}\n\
@@ -67,7 +67,7 @@ fn plans() -> impl Strategy<Value = Plan> {
     prop::collection::vec(one, AGENTS)
 }
 
-/// The rule taken by its word, a round for each further step of the chain.
+/// The literal rule, a round for each further step of the chain.
 fn expected(organisation: &Organisation, absent: usize, step: &Resolved) -> Option<AgentId> {
     let now: Timestamp = NOW.parse().unwrap();
     let mut seen = vec![agent(absent)];

@@ -1,5 +1,5 @@
-//! A person's list over several servers: a client that follows the deltas has what a full read
-//! gives, whatever is told by whom, and the oldest come first.
+//! A person's list over several servers: a client that follows the deltas has the same list as a
+//! full read, whatever the servers report, oldest items first.
 
 #![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
@@ -43,7 +43,7 @@ enum Op {
         server: u16,
         item: u128,
     },
-    /// A server tells everything anew.
+    /// A server sends a full report.
     Reset {
         server: u16,
         items: Vec<(u128, i64, u8)>,
@@ -104,7 +104,7 @@ impl Performers for Nobody {
     }
 }
 
-/// When it was offered, where, and what is shown of it.
+/// When it was offered, at which server, and its description.
 type Line = (Timestamp, ServerId, String);
 
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! Organisation files, good and bad: what is read, and what every mistake is answered with.
+//! Organisation files, good and bad: what is read, and how each mistake is reported.
 //!
 //! A file with an error gives no organisation, and all of its errors at once.
 
@@ -113,7 +113,7 @@ agents:
         9:22: error Z1: there is no position `ward-nurze`
             hint: did you mean `ward-nurse`?
         9:35: error Y2: agent `ann` cannot stand in for themselves
-            hint: name somebody else, or leave `substitutes` out
+            hint: name another agent, or leave `substitutes` out
         9:54: error Z1: there is no agent `bem`
             hint: did you mean `ben`?
         10:27: error Y2: `from` of an absence of agent `ben` cannot be `2026-13-01`
@@ -301,11 +301,11 @@ agents:
 "
     ), @r#"
         3:10: warning Z7: `ann` and `ben` stand in only for each other: when all of them are away, nobody does
-            hint: name somebody else as a further substitute of one of them
+            hint: name another agent as a further substitute of one of them
         8:9: warning Z7: `p1`, `p2`, `p3`, `p4`, `p5` and 1 more stand in only for each other: when all of them are away, nobody does
-            hint: name somebody else as a further substitute of one of them
+            hint: name another agent as a further substitute of one of them
         "#);
-    // One mistake at a time: of broken files nothing is said about rings.
+    // One mistake at a time: cycles in broken files are not reported.
     let broken = "organisation: x\nagents:\n  ann: { substitutes: [ann, zoe] }\n";
     assert!(!findings(broken).contains("Z7"));
 }

@@ -1,7 +1,7 @@
 //! The JSON Schema of organisation files agrees with the reader.
 //!
-//! What the reader takes the schema takes; what is wrong in form the schema refuses too. Whether
-//! names exist only the reader can say.
+//! The schema accepts what the reader accepts, and refuses what is wrong in form. Only the reader
+//! checks whether names exist.
 
 #![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 

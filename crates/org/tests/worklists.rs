@@ -64,7 +64,7 @@ impl Story {
         self.offer_after(item, rule, "nobody");
     }
 
-    /// Offers an item whose preceding step somebody did.
+    /// Offers an item whose preceding step was done by a performer.
     fn offer_after(&mut self, item: u128, rule: &str, performer: &str) {
         let resolved = self.resolve(rule, performer);
         self.lists.offer(&key(item), &self.schema, &resolved, self.now);
@@ -138,7 +138,7 @@ fn a_claimed_item_leaves_the_lists_of_the_others() {
     assert_eq!(show(&story.read("ben", Some(ben), 10)), "-1");
     assert_eq!(story.list("ann"), "reset: 1(ann) 2");
     assert_eq!(story.list("ben"), "reset: 2");
-    // The loser still may; it is the engine that names the holder.
+    // The loser still may; the engine names the holder.
     assert!(story.may_work_on("ben", 1));
     assert!(!story.may_work_on("dan", 1));
     assert_eq!(story.lists.item(&key(1)).unwrap().claimed_by, Some("ann".into()));
@@ -182,9 +182,9 @@ fn a_removed_item_can_be_named_when_its_instance_is_forgotten() {
 }
 
 #[test]
-fn whoever_could_not_see_an_item_does_not_hear_that_it_is_gone() {
+fn an_agent_who_could_not_see_an_item_is_not_told_that_it_is_gone() {
     let mut story = Story::begin(SUMMER);
-    // Eve has prepared the third: it is Fay's turn to stand in for Dan there, and nowhere else.
+    // Eve prepared the third: so Fay stands in for Dan at that item, and nowhere else.
     let rule = "Role(manager) EXCEPT NodePerformingAgent(prepare)";
     story.offer_after(3, rule, "eve");
     let readers = ["ben", "eve", "fay"];
@@ -238,7 +238,7 @@ fn a_substitute_sees_the_items_of_the_absent() {
     assert_eq!(show(&story.read("eve", Some(eve), 10)), "reset: 1[for dan] 2(dan)[for dan]");
     assert!(story.may_work_on("eve", 1));
     assert!(story.may_work_on("eve", 2));
-    // The absent may still look, and act.
+    // The absent agent may still look, and act.
     assert_eq!(story.list("dan"), "reset: 1 2(dan)");
 }
 
@@ -264,7 +264,8 @@ fn a_long_list_is_read_in_pages_while_it_changes() {
     (1..=9).for_each(|item| story.offer(item, "Role(clerk)"));
     let first = story.read("ann", None, 4);
     assert_eq!(show(&first), "reset: 1 2 3 4 …");
-    // Behind the reader one is taken and one completed; ahead one is taken; one is new.
+    // Behind the reader one item is claimed and one completed; ahead of the reader one is claimed;
+    // one is new.
     story.claim(2, "ben");
     story.lists.withdraw(&key(3));
     story.claim(7, "ben");
@@ -280,7 +281,7 @@ fn a_long_list_is_read_in_pages_while_it_changes() {
 }
 
 #[test]
-fn cursors_of_another_life_or_another_person_start_afresh() {
+fn cursors_of_another_incarnation_or_another_person_start_afresh() {
     let mut story = Story::begin(SPRING);
     story.offer(1, "Role(clerk)");
     let cursor = story.read("ann", None, 10).cursor;
@@ -341,7 +342,7 @@ fn a_new_organisation_changes_who_sees_what() {
     assert_eq!(told.without_holder, [key(3)]);
     assert_eq!(show(&story.read("eve", Some(cursor), 10)), "reset: 1");
     assert_eq!(story.list("ann"), "reset:");
-    // Ben is gone and has nothing to work on any more.
+    // Ben has left and can work on nothing any more.
     assert!(!story.may_work_on("ben", 3));
     story.lists.release(&key(3));
     assert_eq!(story.list("eve"), "reset: 1 3");

@@ -1,7 +1,7 @@
-//! Time-tables as of cron: `minute hour day-of-month month day-of-week`.
+//! Timetables in the syntax of cron: `minute hour day-of-month month day-of-week`.
 //!
-//! Five fields of numbers or names, with lists, ranges and steps. As everywhere, if both the day
-//! of the month and the day of the week are restricted, either is enough.
+//! Five fields of numbers or names, with lists, ranges and steps. As in cron, if both the day of
+//! the month and the day of the week are restricted, either one suffices.
 
 use jiff::civil::Date;
 use legwork_model::yaml::fields::quote;
@@ -27,7 +27,7 @@ const MONTHS: [&str; 12] = [
 const HINT: &str = "write minute, hour, day of the month, month and day of the week, such as \
                     `30 8 * * mon-fri` or `0 */2 1,15 * *`";
 
-/// When something is to be done, by the clock on the wall.
+/// A timetable in local time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cron {
     /// Sets of numbers, as bits.
@@ -37,7 +37,7 @@ pub(crate) struct Cron {
     months: u64,
     /// 0 is Monday.
     weekdays: u64,
-    /// Whether either kind of day is enough: both are restricted.
+    /// Whether one of both kinds of day suffices: both are restricted.
     either_day: bool,
 }
 
@@ -82,7 +82,7 @@ impl Cron {
         })
     }
 
-    /// Every 29th of February falls on every day of the week some time.
+    /// Every 29th of February falls on every day of the week at some time.
     fn ever_happens(&self) -> bool {
         const LENGTHS: [u32; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
         let months = (1..).zip(LENGTHS).filter(|&(month, _)| has(self.months, month));
@@ -147,7 +147,7 @@ impl Field {
         Ok(numbers.fold(0, |set, number| set | 1 << self.bit(number)))
     }
 
-    /// Days of the week go round: `sat-mon` ends in the next one.
+    /// Days of the week wrap around: `sat-mon` ends in the next week.
     fn not_before(&self, at: usize, range: &str, first: u32, last: u32) -> Result<u32, Mistake> {
         if first <= last {
             return Ok(last);
@@ -191,7 +191,7 @@ impl Field {
         self.most == 7
     }
 
-    /// The last number of `*`: Sunday is counted once.
+    /// The last number of `*`: Sunday counts once.
     fn last(&self) -> u32 {
         if self.is_week() { 6 } else { self.most }
     }
@@ -209,13 +209,13 @@ fn has(set: u64, number: u32) -> bool {
     set >> number & 1 == 1
 }
 
-/// At most three digits and nothing else: no sign.
+/// At most three digits without a sign.
 fn number(text: &str) -> Option<u32> {
     let plain = (1..=3).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| text.parse().ok()).flatten()
 }
 
-/// The words with their places, in characters.
+/// The words with their positions, in characters.
 fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut at = 0;
     text.split(' ').filter_map(move |word| {
@@ -232,7 +232,7 @@ mod tests {
 
     use super::*;
 
-    /// On which days of a year, and at which times.
+    /// The days of a year, and the times of day.
     fn happens(text: &str) -> String {
         let cron = match Cron::parse(text) {
             Ok(cron) => cron,
@@ -272,7 +272,7 @@ mod tests {
             // Either day is enough.
             ("0 0 13 1 sunday", "01-04 … 01-25 (5) at 00:00"),
             ("0 0 31 2 mon", "02-02 02-09 02-16 02-23 at 00:00"),
-            // A step on all days restricts them as well, and does not make either enough.
+            // A step on all days restricts them as well, but both kinds of day have to match.
             ("0 0 */10 1 sun", "01-11 at 00:00"),
         ] {
             assert_eq!(happens(text), expected, "{text}");

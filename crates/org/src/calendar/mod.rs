@@ -1,8 +1,8 @@
-//! Calendars: when people can be asked to work, and what they do anyway.
+//! Calendars: working time and regular tasks of people.
 //!
-//! Somebody works whenever the clock on the wall of their zone shows one of their hours, on a day
-//! that is not closed, while they are not away. So an hour that does not exist is no working time,
-//! and one that exists twice is worked twice.
+//! An agent works whenever the local time of their zone is within their hours, on a day that is not closed,
+//! while they are not absent. So an hour that daylight saving time skips is no working time, and an hour that
+//! it repeats is worked twice.
 
 mod cron;
 mod mistake;
@@ -34,32 +34,32 @@ use crate::organisation::{Agent, Organisation};
 pub(crate) struct Calendar {
     pub(crate) zone: Zone,
     week: Week,
-    /// Days on which nobody works, counted from 1970 on, ascending; each end excluded.
+    /// Closed days, counted from 1970, ascending; each end exclusive.
     closed: Vec<Stretch>,
 }
 
-/// When one agent can be asked to work.
+/// The working time of one agent.
 #[derive(Clone, Debug)]
 pub struct WorkingTime<'o> {
     agent: &'o Agent,
-    /// Without one at any hour.
+    /// Without one, any hour is working time.
     calendar: Option<&'o Calendar>,
     /// Ascending by their beginning.
     away: Vec<Stretch>,
 }
 
-/// A stretch in which somebody works.
+/// A stretch of working time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkSpan {
     pub from: Timestamp,
-    /// Not included.
+    /// Exclusive.
     pub to: Timestamp,
-    /// The part of it, in per cent, that is there for work given out here.
+    /// The share of it, in per cent, that is available for planned work.
     pub share: u32,
 }
 
 impl Organisation {
-    /// When an agent can be asked to work; `None` for somebody who is not of the organisation.
+    /// The working time of an agent; `None` for an agent who is not in the organisation.
     pub fn working_time(&self, agent: &AgentId) -> Option<WorkingTime<'_>> {
         let agent = self.agent(agent)?;
         let calendar = agent.calendar.as_ref().and_then(|name| self.calendar(name));
@@ -72,7 +72,7 @@ impl Organisation {
 }
 
 impl Calendar {
-    /// `closed` holds days counted from 1970 on; each end is excluded.
+    /// `closed` holds days counted from 1970; each end is exclusive.
     pub(crate) fn new(zone: Zone, week: Week, mut closed: Vec<Stretch>) -> Self {
         closed.sort_unstable_by_key(|days| days.start);
         let closed = spans::joined(closed.into_iter()).collect();
@@ -94,8 +94,8 @@ impl Calendar {
 }
 
 impl<'o> WorkingTime<'o> {
-    /// The stretches within these bounds in which the agent works, less all appointments: nothing else
-    /// can be done while one of them lasts. Ascending, with gaps between.
+    /// The stretches of working time within these bounds, without appointments, during which nothing else is
+    /// done. Ascending, with gaps between.
     pub fn spans_between_appointments(
         &self,
         from: Timestamp,
@@ -111,8 +111,9 @@ impl<'o> WorkingTime<'o> {
         })
     }
 
-    /// What comes up within these bounds, or came up before and is not over, ascending by release. Nothing
-    /// comes up while there is no working time for it, and nothing takes more than there is until its deadline.
+    /// The occurrences within these bounds, or released before and not over, ascending by release time. There
+    /// is no occurrence without working time for it, and none takes longer than the working time until its
+    /// deadline.
     pub fn occurrences(
         &self,
         from: Timestamp,
@@ -121,7 +122,7 @@ impl<'o> WorkingTime<'o> {
         self.occurrences_of(|_| true, from.0..to.0)
     }
 
-    /// The same without appointments, which are many at times.
+    /// The same without appointments, which can be many.
     pub fn occurrences_between_appointments(
         &self,
         from: Timestamp,

@@ -1,7 +1,7 @@
-//! What people do regularly, and when it comes up.
+//! Regular tasks of people, and their occurrences.
 //!
-//! A task at a time is an appointment and takes its place in the day; one of every so often is
-//! done at some time in each period. Neither asks for more time than there is.
+//! A task at a fixed time is an appointment that blocks its time; a periodic task is done at some time in
+//! each period. No occurrence needs more working time than there is.
 
 use std::iter::Peekable;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::cron::Cron;
 use super::spans::Stretch;
 use super::zone::{DAY_MS, MINUTE_MS, Zone};
 
-/// Something an agent does again and again.
+/// A regular task of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Regular {
     /// For people to read.
@@ -26,22 +26,22 @@ pub struct Regular {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     At(Cron),
-    /// One period begins at this moment. Whole days are days by the clock on the wall, some of
-    /// which have 23 or 25 hours.
+    /// One period begins at this moment. Whole days are calendar days of the zone, some of which have 23
+    /// or 25 hours.
     Every {
         period: Duration,
         from: Timestamp,
     },
 }
 
-/// One time that a regular task comes up.
+/// One occurrence of a regular task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Occurrence {
     pub task: Arc<str>,
     pub release: Timestamp,
-    /// By when it is done; later than the release.
+    /// Later than the release time.
     pub deadline: Timestamp,
-    /// The work there is to do, which is more than none.
+    /// The required work, not zero.
     pub takes: Duration,
     /// Whether it is an appointment: nothing else is done between release and deadline.
     pub fixed: bool,
@@ -50,7 +50,7 @@ pub struct Occurrence {
 type Stretches<'r> = Box<dyn Iterator<Item = Stretch> + 'r>;
 
 impl Regular {
-    /// How often it is done, if that is at some time in each period; `None` for an appointment.
+    /// The period of a periodic task; `None` for an appointment.
     pub fn period(&self) -> Option<Duration> {
         match &self.when {
             When::At(_) => None,
@@ -58,7 +58,7 @@ impl Regular {
         }
     }
 
-    /// The most times that it comes up on one day.
+    /// The most occurrences on one day.
     pub(crate) fn times_a_day(&self) -> usize {
         match &self.when {
             When::At(cron) => cron.minutes().count(),
@@ -69,13 +69,13 @@ impl Regular {
         }
     }
 
-    /// From each release to its deadline, ascending: all that lie in the stretch at least in part.
+    /// The windows from release to deadline that overlap the stretch, ascending.
     fn within<'r>(&'r self, zone: &'r Zone, stretch: Stretch) -> Stretches<'r> {
         match &self.when {
             When::At(cron) => {
                 let takes = i64::try_from(self.takes.as_millis()).unwrap_or(i64::MAX);
                 let from = stretch.start;
-                // One that began before may last into the stretch.
+                // An appointment that began before may last into the stretch.
                 let all = appointments(cron, zone, from.saturating_sub(takes)..stretch.end);
                 let all = all.filter(move |moment| moment.saturating_add(takes) > from);
                 Box::new(all.map(move |moment| moment..moment.saturating_add(takes)))
@@ -95,7 +95,7 @@ pub(super) fn appointments<'r>(
     stretch: Stretch,
 ) -> impl Iterator<Item = i64> + 'r {
     let day_of = |moment: i64| zone.wall(moment).div_euclid(DAY_MS);
-    // A day more at each end: where the clock is put back over midnight a day comes twice.
+    // One more day at each end: where the clock is set back over midnight, a day occurs twice.
     let days = day_of(stretch.start).saturating_sub(1)..=day_of(stretch.end).saturating_add(1);
     let mut put_off: Vec<i64> = Vec::new();
     days.map_while(move |day| {
@@ -105,13 +105,13 @@ pub(super) fn appointments<'r>(
         let mut moments = std::mem::take(&mut put_off);
         if cron.is_on(date) {
             let walls = cron.minutes().map(|minute| midnight + minute * MINUTE_MS);
-            // A day that the zone leaves out as a whole has no appointments.
+            // A day that the zone skips as a whole has no appointments.
             let is_shown = |wall: i64, moment: &i64| zone.wall(*moment) - wall < DAY_MS;
             moments.extend(
                 walls.filter_map(|wall| zone.moment(wall).filter(|moment| is_shown(wall, moment))),
             );
-            // What falls into an hour that is left out comes later, where others may be already,
-            // and some of it in the next day if that hour ends at midnight.
+            // An appointment in a skipped hour comes later, possibly after others, and on the next day if
+            // the hour ends at midnight.
             moments.sort_unstable();
             moments.dedup();
             put_off = moments.split_off(moments.partition_point(|&moment| day_of(moment) <= day));
@@ -143,7 +143,8 @@ fn periods(
         .filter(move |period| !period.is_empty() && period.end > stretch.start)
 }
 
-/// All that lie in the stretch at least in part, ascending; of the same moment in the order of the tasks.
+/// All occurrences that overlap the stretch, ascending; those of the same moment in the order of the
+/// tasks.
 pub(super) fn merged<'r>(
     tasks: impl Iterator<Item = &'r Regular>,
     zone: &'r Zone,

@@ -1,14 +1,14 @@
-//! Arithmetic on stretches of time: ascending, none of them empty.
+//! Arithmetic on ascending, nonempty stretches of time.
 //!
-//! Everything is lazy: a working time reaches as far as somebody looks at it.
+//! Everything is lazy: working time is computed only as far as it is read.
 
 use std::iter::Peekable;
 use std::ops::Range;
 
-/// Milliseconds; whether of the world's clock or of a clock on the wall says whoever uses it.
+/// Milliseconds, in UTC or in local time, depending on the use.
 pub(super) type Stretch = Range<i64>;
 
-/// The stretches less the cuts. Both ascend by their beginning; cuts may lie across each other.
+/// The stretches without the cuts. Both ascend by their beginning; cuts may overlap.
 pub(super) fn without<S, C>(stretches: S, cuts: C) -> impl Iterator<Item = Stretch>
 where
     S: Iterator<Item = Stretch>,
@@ -17,7 +17,7 @@ where
     Without { stretches, cuts: cuts.peekable(), rest: None }
 }
 
-/// Stretches that touch or lie across each other, as one.
+/// Merges stretches that touch or overlap.
 pub(super) fn joined(stretches: impl Iterator<Item = Stretch>) -> impl Iterator<Item = Stretch> {
     let mut stretches = stretches.peekable();
     std::iter::from_fn(move || {
@@ -32,7 +32,7 @@ pub(super) fn joined(stretches: impl Iterator<Item = Stretch>) -> impl Iterator<
 struct Without<S, C: Iterator> {
     stretches: S,
     cuts: Peekable<C>,
-    /// What is left of a stretch that was cut.
+    /// The rest of a stretch that was cut.
     rest: Option<Stretch>,
 }
 

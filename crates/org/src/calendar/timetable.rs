@@ -1,7 +1,6 @@
-//! Moments that come again and again: by a time-table on the wall of a zone, or every so often.
+//! Recurring moments: by a timetable in local time, or periodic.
 //!
-//! Invariant: the same table has the same moments, whoever looks at whichever part of it. Moments
-//! ascend, and none of them comes twice.
+//! Invariant: a table has the same moments, whichever part of it is read. Moments ascend strictly.
 
 use std::time::Duration;
 
@@ -12,8 +11,8 @@ use super::cron::Cron;
 use super::regular::appointments;
 use super::zone::{DAY_MS, UTC, Zone};
 
-/// How far ahead a moment is looked for. The rarest that there are, the 29th of February on one day of the week
-/// (`29 2 */7`), come within forty years.
+/// How far ahead a moment is searched. The rarest possible, the 29th of February on one day of the week (`29 2
+/// */7`), recurs within forty years.
 const AHEAD_MS: i64 = 40 * 366 * DAY_MS;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +32,7 @@ enum Moments {
 }
 
 impl Timetable {
-    /// By the clock on the wall of a zone, UTC if none is named.
+    /// In local time of a zone, UTC by default.
     pub fn cron(text: &str, zone: Option<&str>) -> Result<Self, String> {
         let cron = Cron::parse(text).map_err(|mistake| mistake.told())?;
         let zone = match zone {
@@ -43,7 +42,7 @@ impl Timetable {
         Ok(Self(Moments::Wall { cron, zone }))
     }
 
-    /// Every so often from a beginning on, which is not one of them.
+    /// Periodic from a beginning on, which is not a moment itself.
     pub fn every(period: Duration, from: Timestamp) -> Self {
         let period = i64::try_from(period.as_millis()).unwrap_or(i64::MAX).max(1);
         Self(Moments::Grid { from: from.0, period })
@@ -68,7 +67,7 @@ impl Timetable {
     pub fn latest(&self, after: Timestamp, until: Timestamp) -> Option<Timestamp> {
         let latest = match &self.0 {
             Moments::Wall { cron, zone } => {
-                // From behind, so that a year of minutes is not gone through one by one.
+                // Backwards, so that not every minute of a year is visited.
                 let end = until.0.saturating_add(1);
                 let (mut reach, first) = (DAY_MS, after.0.saturating_add(1));
                 loop {
@@ -109,7 +108,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// The first few moments after one.
+    /// The first moments after one.
     fn moments(table: &Timetable, after: &str, count: usize) -> Vec<String> {
         let first = table.next(at(after));
         let all = std::iter::successors(first, |last| table.next(*last));
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_table_goes_by_the_clock_on_the_wall() {
+    fn a_timetable_is_in_local_time() {
         let weekdays = berlin("0 2 * * mon-fri");
         assert_eq!(
             moments(&weekdays, "2026-03-26T01:00:00Z", 3),
@@ -141,7 +140,7 @@ mod tests {
             moments(&half_past_two, "2026-10-24T12:00:00Z", 2),
             ["2026-10-25T00:30:00.000Z", "2026-10-26T01:30:00.000Z"]
         );
-        // Two that fall together are one.
+        // Two moments that coincide are one.
         let both = berlin("30 2,3 29 3 *");
         assert_eq!(
             moments(&both, "2026-01-01T00:00:00Z", 2),
@@ -176,7 +175,7 @@ mod tests {
             moments(&quarter, "2026-01-01T00:00:07Z", 2),
             ["2026-01-01T00:15:07.000Z", "2026-01-01T00:30:07.000Z"]
         );
-        // Also for who asks before it begins.
+        // Also when asked before the beginning.
         assert_eq!(moments(&quarter, "2020-01-01T00:00:00Z", 1), ["2026-01-01T00:15:07.000Z"]);
         assert_eq!(quarter.latest(Timestamp(0), at("2026-01-01T00:15:06Z")), None);
     }
@@ -215,7 +214,7 @@ mod tests {
     }
 
     proptest! {
-        /// The last one not after a moment is the one that has none between it and that moment.
+        /// The latest moment not after `until` is followed by none up to `until`.
         #[test]
         fn the_latest_is_followed_by_none_that_has_passed(
             table in tables(),
@@ -235,7 +234,7 @@ mod tests {
             }
         }
 
-        /// Whoever looks from any moment between two finds the second.
+        /// A search from any moment between two finds the second.
         #[test]
         fn moments_ascend_and_none_is_left_out(
             table in tables(),

@@ -1,6 +1,6 @@
-//! The hours of a week, by the clock on the wall.
+//! The hours of a week, in local time.
 //!
-//! `mon-fri: "08:00-12:00 12:30-16:30"`; hours may go on past midnight, and no hour is said twice.
+//! `mon-fri: "08:00-12:00 12:30-16:30"`; hours may go on past midnight, and no hours overlap.
 
 use legwork_model::yaml::fields::quote;
 
@@ -19,7 +19,7 @@ const EPOCH_DAY: i64 = 3;
 pub(super) const DAYS: [&str; 7] =
     ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
 
-/// When people work in a week: milliseconds since Monday, ascending, with gaps between.
+/// The working hours of a week: milliseconds since Monday, ascending, with gaps between.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Week(Vec<Stretch>);
 
@@ -27,7 +27,7 @@ pub(crate) struct Week(Vec<Stretch>);
 #[derive(Debug, Default)]
 pub(crate) struct Draft(Vec<(u32, Hours)>);
 
-/// Minutes of a day; the end lies beyond midnight if the next day is meant.
+/// Minutes of a day; an end beyond midnight is in the next day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hours {
     from: u32,
@@ -40,7 +40,7 @@ impl Week {
         Self(Vec::from([Stretch { start: 0, end: WEEK_MS }]))
     }
 
-    /// The hours of work within a stretch, both by the clock on the wall.
+    /// The working hours within a stretch, both in local time.
     pub(super) fn within(&self, wall: Stretch) -> impl Iterator<Item = Stretch> + '_ {
         let day = wall.start.div_euclid(DAY_MS);
         let monday = (day - (day + EPOCH_DAY).rem_euclid(7)) * DAY_MS;
@@ -57,7 +57,7 @@ impl Week {
 }
 
 impl Draft {
-    /// Adds hours of a day, unless some of them are there already: those are the answer then.
+    /// Adds hours of a day. Fails with the hours that overlap them, if any.
     pub(crate) fn add(&mut self, day: u32, hours: Hours) -> Result<(), (u32, Hours)> {
         let clash = self.0.iter().find(|(other, others)| overlap((day, hours), (*other, *others)));
         if let Some(&clash) = clash {
@@ -67,7 +67,7 @@ impl Draft {
         Ok(())
     }
 
-    /// `None` if nobody would work at any time.
+    /// `None` without any hours.
     pub(crate) fn finish(self) -> Option<Week> {
         let mut all: Vec<Stretch> =
             self.0.iter().flat_map(|&(day, hours)| pieces(day, hours)).collect();
@@ -82,7 +82,7 @@ fn overlap(a: (u32, Hours), b: (u32, Hours)) -> bool {
     pieces(a.0, a.1).any(|a| pieces(b.0, b.1).any(|b| across(&a, &b)))
 }
 
-/// The hours as stretches of the week; those that go on into Monday are two.
+/// The hours as stretches of the week; hours that go on into Monday are two stretches.
 fn pieces(day: u32, hours: Hours) -> impl Iterator<Item = Stretch> {
     let start = i64::from(day) * DAY_MS;
     let (from, to) = (i64::from(hours.from) * MINUTE_MS, i64::from(hours.to) * MINUTE_MS);
@@ -115,7 +115,7 @@ pub(crate) fn days(text: &str) -> Result<Vec<u32>, Mistake> {
             Some((first, last)) => (one(first)?, one(last)?),
             None => (one(part)?, one(part)?),
         };
-        // `sat-mon` goes over the end of the week.
+        // `sat-mon` wraps around the end of the week.
         let count = (last + 7 - first) % 7;
         for day in (0..=count).map(|step| (first + step) % 7) {
             if all.contains(&day) {
@@ -162,7 +162,7 @@ fn time(text: &str) -> Option<u32> {
     (minute < 60 && time <= DAY_MINUTES).then_some(time)
 }
 
-/// The parts between spaces and commas, with the place of each in characters.
+/// The parts between spaces and commas, with their positions in characters.
 fn parts(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut at = 0;
     text.split([' ', ',']).filter_map(move |part| {

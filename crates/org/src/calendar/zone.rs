@@ -1,7 +1,7 @@
-//! Time zones: what the clock on the wall shows, and when it is changed.
+//! Time zones: local time and its changes.
 //!
-//! The database is part of the program, so that the same file means the same everywhere; nothing
-//! is read from the machine.
+//! The time zone database is part of the program, so that the same file means the same everywhere;
+//! nothing is read from the machine.
 
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use legwork_model::yaml::nearest;
@@ -15,14 +15,14 @@ pub(super) const DAY_MS: i64 = 86_400_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Zone(TimeZone);
 
-/// What those go by who have no calendar.
+/// The zone of agents without a calendar.
 pub(crate) static UTC: Zone = Zone(TimeZone::UTC);
 
-/// A stretch in which the clock on the wall is not changed.
+/// A stretch with a constant offset.
 pub(super) struct Steady {
-    /// As the world counts.
+    /// In UTC.
     pub(super) stretch: Stretch,
-    /// How far the clock on the wall is ahead, in milliseconds.
+    /// The offset from UTC, in milliseconds.
     pub(super) ahead: i64,
 }
 
@@ -31,12 +31,12 @@ impl Zone {
         TimeZoneDatabase::bundled().get(name).ok().filter(|zone| !zone.is_unknown()).map(Self)
     }
 
-    /// The same for those who show times to people.
+    /// The same as a zone to show times in.
     pub(crate) fn shown(&self) -> model::Zone {
         self.0.clone().into()
     }
 
-    /// The name that was probably meant: the nearest, or the one of that city.
+    /// The name that was probably meant: the nearest, or the one with that city.
     pub(crate) fn guess(name: &str) -> Option<String> {
         let names: Vec<String> =
             TimeZoneDatabase::bundled().available().map(|name| name.as_str().to_owned()).collect();
@@ -47,7 +47,7 @@ impl Zone {
         near.map(str::to_owned).or_else(|| names.iter().find(city).cloned())
     }
 
-    /// The stretch, cut wherever the clock on the wall is changed.
+    /// Cuts the stretch wherever the offset changes.
     pub(super) fn steady(&self, stretch: Stretch) -> impl Iterator<Item = Steady> + '_ {
         let mut from = stretch.start.max(jiff::Timestamp::MIN.as_millisecond());
         let to = stretch.end.min(jiff::Timestamp::MAX.as_millisecond());
@@ -64,14 +64,14 @@ impl Zone {
         })
     }
 
-    /// What the clock on the wall shows.
+    /// The local time.
     pub(super) fn wall(&self, moment: i64) -> i64 {
         let known = jiff::Timestamp::from_millisecond(moment);
         moment.saturating_add(known.map_or(0, |moment| self.ahead(moment)))
     }
 
-    /// When the clock on the wall shows this: the first time if it does so twice. What it never
-    /// shows comes as much later as the clock is put forward.
+    /// The moment of a local time: the first of two if the local time is repeated. A skipped local
+    /// time is shifted by the skipped time.
     pub(crate) fn moment(&self, wall: i64) -> Option<i64> {
         let shown = jiff::Timestamp::from_millisecond(wall).ok()?;
         let moment = self.0.to_timestamp(TimeZone::UTC.to_datetime(shown)).ok()?;
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_on_the_wall_is_changed_twice_a_year() {
+    fn the_offset_changes_twice_a_year() {
         let berlin = Zone::named("Europe/Berlin").unwrap();
         let year = ms("2026-01-01T00:00:00Z")..ms("2027-01-01T00:00:00Z");
         let steady: Vec<String> = berlin
@@ -111,7 +111,7 @@ mod tests {
                 "2026-10-25T01:00:00.000Z +1h",
             ]
         );
-        // Half past two is never shown in March, and twice in October.
+        // Half past two is skipped in March, and repeated in October.
         let spring = berlin.moment(ms("2026-03-29T02:30:00Z"));
         assert_eq!(spring, Some(ms("2026-03-29T03:30:00+02:00")));
         let autumn = berlin.moment(ms("2026-10-25T02:30:00Z"));

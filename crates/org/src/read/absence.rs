@@ -1,6 +1,6 @@
-//! Reads who is away when.
+//! Reads absences.
 //!
-//! A day is one of the agent's calendar; without a calendar it is a day in UTC.
+//! A day is a day of the agent's calendar, or a day in UTC without a calendar.
 
 use legwork_model::finding::Rule;
 use legwork_model::time::Timestamp;
@@ -49,7 +49,7 @@ impl Reading {
         Some(Absence { from, to: Some(to) })
     }
 
-    /// A moment, or the beginning of the day so many days after one.
+    /// A moment, or the beginning of the day so many days later.
     pub(super) fn moment(
         &mut self,
         node: &Node,
@@ -71,7 +71,7 @@ impl Reading {
     }
 }
 
-/// The days from 1970 on.
+/// The day number since 1970.
 pub(super) fn day_number(text: &str) -> Option<i64> {
     let midnight = is_day(text).then(|| format!("{text}T00:00:00Z").parse())?;
     midnight.ok().map(|Timestamp(ms)| ms.div_euclid(DAY_MS))

@@ -1,7 +1,7 @@
-//! Reads calendars, and what an agent does regularly.
+//! Reads calendars and regular tasks of agents.
 //!
-//! The limits are generous for people and small for machines: whoever asks for somebody's working
-//! time is answered quickly, whatever the file says.
+//! The limits are generous for people and small for machines: working time is computed quickly,
+//! whatever the file says.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub const CALENDARS_MAX: usize = 1_000;
 pub const CLOSED_MAX: usize = 1_000;
 /// The most regular tasks of one agent.
 pub const REGULAR_MAX: usize = 20;
-/// The most times a day that all regular tasks of one agent come up together.
+/// The most occurrences a day of all regular tasks of one agent together.
 const TIMES_A_DAY_MAX: usize = 96;
 /// The longest appointment.
 const APPOINTMENT_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -30,7 +30,7 @@ const PERIOD_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// The shortest period, and the shortest regular task.
 const REGULAR_MIN: Duration = Duration::from_secs(60);
-/// Periods that begin at no day in particular are counted from a Monday.
+/// Periods without a beginning are counted from a Monday.
 const MONDAY: i64 = 4;
 
 pub(crate) const CALENDAR_FIELDS: [&str; 3] = ["zone", "hours", "closed"];
@@ -123,7 +123,7 @@ impl Reading {
         Some(())
     }
 
-    /// Days from the first up to, and not including, the second.
+    /// Days from the first until the second, exclusive.
     fn closed(&mut self, fields: &Fields<'_>) -> Vec<std::ops::Range<i64>> {
         let Some(node) = fields.value("closed") else { return Vec::new() };
         let what = format!("`closed` of {}", fields.what());
@@ -265,7 +265,7 @@ impl Reading {
         length
     }
 
-    /// A text with a grammar of its own; mistakes are told at their columns.
+    /// A text with its own grammar; mistakes are reported at their columns.
     fn parsed<T>(
         &mut self,
         node: &Node,

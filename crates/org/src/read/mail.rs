@@ -1,4 +1,4 @@
-//! Reads where somebody can be written to.
+//! Reads mail addresses.
 
 use legwork_model::address::{ADDRESS_BYTES_MAX, is_address};
 use legwork_model::finding::Rule;

@@ -1,7 +1,7 @@
-//! Reads an organisation from YAML, with all that is wrong with it.
+//! Reads an organisation from YAML and reports all mistakes.
 //!
-//! Whatever the text, reading ends quickly and never panics. Names count as declared also by
-//! entries that turn out to be broken, so that one mistake does not make every reference another.
+//! Invariant: reading ends quickly and never panics, whatever the text. Names of broken entries count as declared,
+//! so that one mistake does not make every reference another.
 
 mod absence;
 mod calendar;
@@ -31,15 +31,15 @@ pub const AGENTS_MAX: usize = 20_000;
 /// The most units, and the most positions.
 pub const UNITS_MAX: usize = 5_000;
 pub const POSITIONS_MAX: usize = 20_000;
-/// How many units may lie above each other.
+/// The greatest depth of units.
 pub const UNIT_DEPTH_MAX: usize = 32;
 /// The most roles, positions, abilities, substitutes or absences of one agent, and the most roles
 /// of one position.
 pub const NAMES_MAX: usize = 100;
-/// What is left free of the time of people, in per cent, if neither a share nor a reserve is given: nobody begins everything
-/// in the very moment in which they could.
+/// The share of people's time that is left free, in per cent, if neither a share nor a reserve is given: nobody
+/// begins everything at the very moment at which it can begin.
 pub const RESERVE_DEFAULT: u32 = 15;
-/// The most, in per cent, that can be left free for the time after a fault.
+/// The greatest reserve for the time after a fault, in per cent.
 pub const RESERVE_MAX: u32 = 90;
 
 pub(crate) const ORGANISATION_FIELDS: [&str; 5] =
@@ -60,9 +60,9 @@ pub(crate) const AGENT_FIELDS: [&str; 11] = [
     "absent",
 ];
 
-/// For how many unknown names the nearest known one is looked for: that takes time.
+/// For how many unknown names the nearest known one is searched: that takes time.
 const GUESSES_MAX: usize = 20;
-/// An entry of which nothing is said but its name.
+/// An entry with nothing but its name.
 static NOTHING: Node =
     Node { span: Span { line: 0, column: 0 }, content: Content::Mapping(Vec::new()) };
 
@@ -88,13 +88,13 @@ struct Reading {
     agents: BTreeSet<Arc<str>>,
     calendars: BTreeSet<Arc<str>>,
     references: Vec<(Spanned<Arc<str>>, Kind)>,
-    /// Sections of which not all is known: nothing can be said about references to them.
+    /// Sections that are not read completely: references into them cannot be checked.
     unreadable: Vec<Kind>,
-    /// Where each unit names the one above it.
+    /// Where each unit names its parent.
     parents: BTreeMap<Arc<str>, Span>,
     /// Where each agent names their substitutes.
     substitutes: BTreeMap<Arc<str>, Span>,
-    /// How many unknown time zones there were.
+    /// The number of unknown time zones.
     guesses: usize,
 }
 
@@ -165,7 +165,7 @@ impl Reading {
         Some(parts)
     }
 
-    /// The entries of a section, by their names; all names are declared before any is read.
+    /// The entries of a section, by name; all names are declared before any is read.
     fn section<'t>(
         &mut self,
         fields: &Fields<'t>,
@@ -242,7 +242,7 @@ impl Reading {
         if substitutes.contains(&id) {
             let (span, _) = fields.get("substitutes").unwrap_or((name.span, node));
             let message = format!("{what} cannot stand in for themselves");
-            let hint = "name somebody else, or leave `substitutes` out";
+            let hint = "name another agent, or leave `substitutes` out";
             self.report.error(span, Rule::Y2, message, hint);
         }
         let calendar = self.reference(&fields, "calendar", Kind::Calendar);
@@ -250,7 +250,7 @@ impl Reading {
         let zone = known.map_or(&UTC, |calendar| &calendar.zone);
         let share = self.percent(&fields, "share", 1..=100);
         let reserve = self.percent(&fields, "reserve", 0..=RESERVE_MAX);
-        // A share that is given is meant as a whole.
+        // An explicit share is complete: no default reserve is taken from it.
         let left_free = if share.is_some() { 0 } else { RESERVE_DEFAULT };
         Some(Agent {
             name: self.title(&fields, "name").unwrap_or_else(|| id.to_string()),
@@ -268,7 +268,7 @@ impl Reading {
         })
     }
 
-    /// The fields of an entry; one without any is as good as an empty one.
+    /// The fields of an entry; a missing value counts as an empty one.
     fn entry<'t>(&mut self, node: &'t Node, what: &str, known: &[&str]) -> Option<Fields<'t>> {
         let nothing = node.scalar().is_some_and(|scalar| scalar.kind == ScalarKind::Null);
         let fields = Fields::of(if nothing { &NOTHING } else { node }, what, &mut self.report)?;
@@ -388,7 +388,7 @@ impl Reading {
         }
     }
 
-    /// Every unit must lead to one that is in no other, in a bounded number of steps.
+    /// Every unit must lead to a root in a bounded number of steps.
     fn refuse_cycles(&mut self, units: &BTreeMap<Arc<str>, Unit>) {
         let mut told: BTreeSet<&str> = BTreeSet::new();
         let mut too_deep = None;

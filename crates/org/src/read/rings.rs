@@ -1,7 +1,7 @@
-//! Finds substitutes who stand in only for each other.
+//! Finds cycles of substitutes who stand in only for each other.
 //!
-//! A ring by itself is harmless, and two colleagues who stand in for each other are the rule. But
-//! if nobody outside stands in for anybody inside, then nobody is left once all of them are away.
+//! A cycle by itself is harmless, and two colleagues who stand in for each other are common. But if
+//! no member has a substitute outside, no substitute is left once all of them are absent.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use legwork_model::yaml::fields::list;
 use super::Reading;
 use crate::organisation::Agent;
 
-/// How many of a ring are named.
+/// How many members of a cycle are named.
 const NAMED_MAX: usize = 5;
 
 impl Reading {
-    /// Call it when all names are known to exist.
+    /// Requires that all names are known to exist.
     pub(super) fn warn_of_rings(&mut self, agents: &BTreeMap<AgentId, Agent>) {
         let numbers: BTreeMap<&AgentId, usize> = agents.keys().zip(0..).collect();
         let edges: Vec<Vec<usize>> = agents
@@ -36,13 +36,13 @@ impl Reading {
             let message = format!(
                 "{shown} stand in only for each other: when all of them are away, nobody does"
             );
-            let hint = "name somebody else as a further substitute of one of them";
+            let hint = "name another agent as a further substitute of one of them";
             self.report.warning(span.unwrap_or(Span::default()), Rule::Z7, message, hint);
         }
     }
 }
 
-/// The groups of two and more that all lead to each other and to nobody else, ascending.
+/// The groups of two and more that all reach each other and nobody else, ascending.
 fn closed_rings(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut search = Search {
         edges,
@@ -70,12 +70,12 @@ fn closed_rings(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
     rings
 }
 
-/// Tarjan's search for strongly connected components, on a stack of its own.
+/// Tarjan's algorithm for strongly connected components, with an explicit stack.
 struct Search<'e> {
     edges: &'e [Vec<usize>],
-    /// The order in which they were come to.
+    /// The order of first visits.
     entered: Vec<Option<usize>>,
-    /// The earliest that each is known to lead back to.
+    /// The earliest visit that each can reach.
     lowest: Vec<usize>,
     component: Vec<Option<usize>>,
     open: Vec<usize>,
@@ -108,8 +108,8 @@ impl Search<'_> {
         }
     }
 
-    /// All edges of a place are followed: if it leads back to nobody earlier, what is open above it
-    /// is one component.
+    /// All edges of a place were followed: if it reaches no earlier place, the open places above it
+    /// on the stack are one component.
     fn leave(&mut self, place: usize) {
         if self.entered[place] != Some(self.lowest[place]) {
             return;
@@ -144,7 +144,7 @@ mod tests {
     fn a_ring_with_a_way_out_is_not_closed() {
         assert_eq!(closed_rings(&[vec![1], vec![0]]), [[0, 1]]);
         assert!(closed_rings(&[vec![1], vec![0, 2], vec![]]).is_empty());
-        // Those who lead into a ring are not part of it.
+        // Agents who lead into a cycle are not part of it.
         assert_eq!(closed_rings(&[vec![1], vec![2], vec![1]]), [[1, 2]]);
         // A long chain needs no deep stack.
         let chain: Vec<Vec<usize>> = (0..100_000).map(|n| vec![(n + 1) % 100_000]).collect();

@@ -1,7 +1,7 @@
-//! Who can see what: queues of items with the same audience, and a list for every holder.
+//! Visibility of items: queues of items with the same audience, and a list for every holder.
 //!
-//! Items lie in the list of their queue's group (all queues whose sets have the same base) or, once
-//! claimed, in the list of the one holder; never in both. Nothing is stored per item and agent.
+//! An item is in the list of its queue's group (all queues whose sets have the same base) or, once
+//! claimed, in the list of its holder; never in both. Nothing is stored per item and agent.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -23,13 +23,13 @@ pub(super) struct Audiences {
     queues: Vec<Option<Queue>>,
     queues_free: Vec<u32>,
     queue_of: FxHashMap<QueueKey, u32>,
-    /// The agents of the roster by their numbers, then the strangers.
+    /// The agents of the roster by number, then the strangers.
     people: Vec<Person>,
     strangers: BTreeMap<AgentId, u32>,
     stranger_names: Vec<AgentId>,
     /// Lists that were empty at some time, longest ago first; each at most once.
     idle: VecDeque<ListNo>,
-    /// Lists that were changed since somebody asked for them.
+    /// Lists changed since the last call of `take_touched`.
     touched: BTreeSet<ListNo>,
     /// Whether all lists count as changed.
     afresh: bool,
@@ -45,19 +45,19 @@ pub(super) enum ListNo {
 struct Group {
     members: Arc<Members>,
     list: List,
-    /// How many queues it has.
+    /// The number of its queues.
     queues: u32,
-    /// Whether one of its queues ever barred anybody.
+    /// Whether one of its queues ever barred an agent.
     bars: bool,
     idle: bool,
 }
 
 #[derive(Debug)]
 struct Queue {
-    /// Shared with what is remembered of items that left.
+    /// Shared with the remembered removals.
     resolved: Arc<Resolved>,
     group: u32,
-    /// How many items it has, held ones included.
+    /// The number of its items, held ones included.
     items: u32,
 }
 
@@ -103,7 +103,7 @@ impl Audiences {
         self.retention
     }
 
-    /// Takes one more item into the queue of these actors.
+    /// Adds an item to the queue of these actors.
     pub(super) fn join(&mut self, resolved: &Resolved) -> u32 {
         let actors = resolved.actors.on(&self.roster);
         let barred = resolved.barred.on(&self.roster);
@@ -130,7 +130,7 @@ impl Audiences {
         number
     }
 
-    /// Takes an item out of its queue; call it after the item has left its list.
+    /// Removes an item from its queue; called after the item has left its list.
     pub(super) fn part(&mut self, number: u32) {
         let Some(queue) = &mut self.queues[number as usize] else { return };
         queue.items -= 1;
@@ -167,7 +167,7 @@ impl Audiences {
         }
     }
 
-    /// Whether a list may hold an item that somebody is barred from, or held one.
+    /// Whether a list may hold, or have held, an item from which an agent is barred.
     pub(super) fn bars(&self, number: ListNo) -> bool {
         match number {
             ListNo::Group(group) => {
@@ -190,13 +190,13 @@ impl Audiences {
         }
     }
 
-    /// The lists changed since this was asked last; `None` if that may be all.
+    /// The lists changed since the last call; `None` if that may be all.
     pub(super) fn take_touched(&mut self) -> Option<BTreeSet<ListNo>> {
         let touched = std::mem::take(&mut self.touched);
         (!std::mem::take(&mut self.afresh)).then_some(touched)
     }
 
-    /// Those who can see something of a list: the members of its group, or its holder.
+    /// The agents who can see items of a list: the members of its group, or its holder.
     pub(super) fn readers(&self, number: ListNo) -> (&[u32], Option<u32>) {
         match number {
             ListNo::Group(group) => {
@@ -208,22 +208,22 @@ impl Audiences {
         }
     }
 
-    /// Forgets what is of use only to those who have read before.
+    /// Drops what only readers with a cursor need.
     pub(super) fn forget(&mut self) {
         self.afresh = true;
         self.groups.iter_mut().flatten().for_each(|group| group.list.forget());
         self.people.iter_mut().filter_map(|person| person.held.as_mut()).for_each(|l| l.forget());
     }
 
-    /// The lists that the agent of this number can see something of, and the revision up to which
-    /// removals from such lists are forgotten.
+    /// The lists that this agent can see items of, and the revision up to which removals from such
+    /// lists are forgotten.
     pub(super) fn lists_of(&self, person: u32) -> (impl Iterator<Item = ListNo> + '_, u64) {
         let Person { groups, held, horizon, .. } = &self.people[person as usize];
         let held = held.is_some().then_some(ListNo::Held(person));
         (groups.iter().map(|&group| ListNo::Group(group)).chain(held), *horizon)
     }
 
-    /// The number of an agent, who need not be of the organisation.
+    /// The number of an agent, who need not be in the organisation.
     pub(super) fn person(&mut self, agent: &AgentId) -> u32 {
         if let Some(number) = self.roster.number(agent) {
             return number;
@@ -249,7 +249,8 @@ impl Audiences {
         }
     }
 
-    /// Notes that a list may be empty now, and drops those that have been so for the longest.
+    /// Notes that a list may be empty now, and drops the lists that have been empty for the
+    /// longest.
     pub(super) fn rest(&mut self, number: ListNo) {
         if !self.is_idle(number) {
             return;
@@ -299,7 +300,7 @@ impl Audiences {
             }
             ListNo::Group(number) => {
                 let Some(group) = self.groups[number as usize].take() else { return };
-                // Its number may be given to another before anybody asks who was concerned.
+                // Its number may be reused before `take_concerned` runs.
                 self.afresh |= self.touched.remove(&ListNo::Group(number));
                 self.groups_free.push(number);
                 self.group_of.remove(&group.members);

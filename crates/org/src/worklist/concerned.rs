@@ -1,15 +1,14 @@
-//! Whom the latest changes concern, so that nobody else is woken to look.
+//! The agents whose worklists the latest changes concern, so that no other agent's reader is woken.
 //!
-//! Invariant: whoever has something new to read is among the answer, if they were asked for.
+//! Invariant: an agent with something new to read is in the result, if they were asked about.
 
 use legwork_model::id::AgentId;
 
 use super::Worklists;
 
 impl Worklists {
-    /// Of the agents who wait, those whose own lists may have changed since this was asked last;
-    /// others may be among the answer. It looks at all who wait or at all concerned, whichever are
-    /// fewer.
+    /// The waiting agents whose own lists may have changed since the last call; the result may
+    /// contain others. Visits all waiting or all concerned agents, whichever are fewer.
     pub fn take_concerned<'a>(
         &mut self,
         waiting: impl ExactSizeIterator<Item = &'a AgentId>,

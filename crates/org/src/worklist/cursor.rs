@@ -1,7 +1,7 @@
-//! How far a client has read its list.
+//! How far a client has read a list.
 //!
-//! A cursor is the client's to keep and nobody's to trust: one that does not fit the present lists
-//! leads to a fresh read, never to a wrong list or to somebody else's.
+//! A cursor is kept by the client and not trusted: one that does not fit the current lists leads to
+//! a full read, never to a wrong list or to the list of another agent.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,12 +11,12 @@ use legwork_model::time::Timestamp;
 
 use super::item::Age;
 
-/// A point in the reading of one agent's list. Displays as text for clients to hand back.
+/// A position in one agent's list. Displays as text for clients to hand back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cursor {
-    /// The life of the site it was made in.
+    /// The incarnation of the site that made it.
     pub(super) epoch: u64,
-    /// Of the agent and whom they stood in for.
+    /// Of the agent and those they stood in for.
     pub(super) fingerprint: u64,
     /// Items up to this age were read.
     pub(super) aged: Age,
@@ -42,7 +42,7 @@ impl FromStr for Cursor {
 }
 
 impl Cursor {
-    /// As plain numbers, for the way to another server.
+    /// As plain numbers, for transfer to another server.
     pub fn numbers(&self) -> [u64; 5] {
         let Self { epoch, fingerprint, aged: Age(at, order), changed } = *self;
         [epoch, fingerprint, at.0.cast_unsigned(), order, changed]
@@ -56,7 +56,7 @@ impl Cursor {
 /// More than any cursor has.
 const NUMBERS_MAX: usize = 16;
 
-/// The numbers that a cursor is written as.
+/// The numbers of a cursor in text form.
 pub(super) fn numbers(text: &str) -> Result<Vec<u64>, ParseError> {
     let number = |part: &str| {
         let plain = part.len() <= 16 && part.bytes().all(|byte| byte.is_ascii_hexdigit());

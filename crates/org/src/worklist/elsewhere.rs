@@ -1,9 +1,8 @@
-//! What one person has to do at other servers, as far as it is known here.
+//! The items of one person at other servers, as far as they are known here.
 //!
-//! Each server's part is told by that server, whole or by what has changed, and may be behind. An
-//! item lies in one part only: the server that told of it last has it. As in the lists of this
-//! server, items are read by age and what changed behind a reader by revision; removals up to the
-//! horizon are forgotten.
+//! Each server reports its part, in full or as changes, and the part may be stale. An item is in
+//! one part only: that of the server that reported it last. As in the local lists, items are read
+//! by age, and changes behind a reader by revision; removals up to the horizon are forgotten.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -11,24 +10,24 @@ use std::ops::Bound::{Excluded, Unbounded};
 use legwork_model::id::{ActivityId, ServerId};
 use legwork_model::time::Timestamp;
 
-/// How many removals are remembered for those who read on.
+/// How many removals are remembered for readers with a cursor.
 const REMOVALS_MAX: usize = 1_000;
 
-/// The items of a person at other servers; `T` is what there is to say of one.
+/// The items of a person at other servers; `T` describes one item.
 #[derive(Debug)]
 pub struct Elsewhere<T> {
-    /// Tells it from others of the same person, before and after.
+    /// Distinguishes it from earlier and later ones of the same person.
     number: u64,
     revision: u64,
-    /// Positions from before this revision are of no use.
+    /// Positions from before this revision are invalid.
     horizon: u64,
-    /// The greatest age of an item ever.
+    /// The greatest age of any item so far.
     youngest: Aged,
     items: BTreeMap<ActivityId, Slot<T>>,
     by_age: BTreeMap<Aged, ActivityId>,
     came: BTreeMap<u64, ActivityId>,
     left: VecDeque<(u64, ActivityId)>,
-    /// How many items each server has.
+    /// The number of items at each server.
     lengths: BTreeMap<ServerId, usize>,
     unreachable: BTreeMap<ServerId, Timestamp>,
     /// The revision at which a server was last found to be reachable or not.
@@ -39,13 +38,13 @@ pub struct Elsewhere<T> {
 struct Slot<T> {
     aged: Aged,
     changed: u64,
-    /// Not told of again since its server began anew.
+    /// Not reported again since its server began a full report.
     in_doubt: bool,
     item: T,
 }
 
-/// The place of an item among all: when it was offered, by which server, and in which order that
-/// told of it.
+/// The order of an item among all: when it was offered, its server, and the order of the server's
+/// reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Aged(pub(super) Timestamp, pub(super) ServerId, pub(super) u64);
 
@@ -53,7 +52,7 @@ impl Aged {
     pub(super) const MIN: Self = Self(Timestamp(i64::MIN), ServerId(0), 0);
 }
 
-/// How far somebody has read.
+/// How far a client has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Position {
     pub(super) number: u64,
@@ -67,13 +66,13 @@ pub struct There<'e, T> {
     pub activity: &'e ActivityId,
     pub server: ServerId,
     pub offered_at: Timestamp,
-    /// Its server cannot be reached: it may have changed since.
+    /// Its server cannot be reached: the item may have changed.
     pub stale: bool,
     pub item: &'e T,
 }
 
 impl<T: PartialEq> Elsewhere<T> {
-    /// Nothing yet. The number must not have been used before in this life of the site.
+    /// Empty. The number must be unused in this incarnation of the site.
     pub fn new(number: u64) -> Self {
         Self {
             number,
@@ -90,7 +89,7 @@ impl<T: PartialEq> Elsewhere<T> {
         }
     }
 
-    /// How many items there are, of all servers.
+    /// The number of items at all other servers.
     pub fn len(&self) -> usize {
         self.items.len()
     }
@@ -99,12 +98,12 @@ impl<T: PartialEq> Elsewhere<T> {
         self.items.is_empty()
     }
 
-    /// How many items a server has.
+    /// The number of items at a server.
     pub fn len_at(&self, server: ServerId) -> usize {
         self.lengths.get(&server).copied().unwrap_or(0)
     }
 
-    /// Counts the changes.
+    /// The number of changes.
     pub fn revision(&self) -> u64 {
         self.revision
     }
@@ -123,20 +122,20 @@ impl<T: PartialEq> Elsewhere<T> {
         self.unreachable.contains_key(&server)
     }
 
-    /// A server begins to tell all it has: until it has ended, the rest is in doubt.
+    /// A server begins a full report: until its end the old items are in doubt.
     pub fn begin(&mut self, server: ServerId) {
         let slots = self.items.values_mut().filter(|slot| slot.aged.1 == server);
         slots.for_each(|slot| slot.in_doubt = true);
     }
 
-    /// A server has told all it has: what it has not told of is gone.
+    /// A server has ended its full report: items that were not reported are gone.
     pub fn end(&mut self, server: ServerId) {
         let in_doubt = self.items.iter().filter(|(_, slot)| slot.aged.1 == server && slot.in_doubt);
         let gone: Vec<ActivityId> = in_doubt.map(|(activity, _)| activity.clone()).collect();
         gone.iter().for_each(|activity| self.remove(server, activity));
     }
 
-    /// A server tells of an item. One of the same moment keeps its place.
+    /// A server reports an item. With an unchanged time of offer the item keeps its place.
     pub fn put(&mut self, server: ServerId, activity: ActivityId, offered_at: Timestamp, item: T) {
         if let Some(slot) = self.items.get_mut(&activity)
             && (slot.aged.0, slot.aged.1) == (offered_at, server)
@@ -158,9 +157,9 @@ impl<T: PartialEq> Elsewhere<T> {
         self.items.insert(activity, Slot { aged, changed, in_doubt: false, item });
     }
 
-    /// A server does not have an item any more.
+    /// A server no longer has an item.
     pub fn remove(&mut self, server: ServerId, activity: &ActivityId) {
-        // Another server may have told of it since.
+        // Another server may have reported it since.
         if self.server_of(activity) != Some(server) {
             return;
         }
@@ -191,7 +190,7 @@ impl<T: PartialEq> Elsewhere<T> {
         all.iter().for_each(|activity| self.touch(activity));
     }
 
-    /// A server is not asked any more: nothing of it is left.
+    /// A server is no longer followed: its items are dropped.
     pub fn forget(&mut self, server: ServerId) {
         self.begin(server);
         self.end(server);
@@ -219,7 +218,7 @@ impl<T: PartialEq> Elsewhere<T> {
 }
 
 impl<T> Elsewhere<T> {
-    /// Where to begin to read.
+    /// The position of a new reader.
     pub(super) fn beginning(&self) -> Position {
         Position { number: self.number, aged: Aged::MIN, changed: self.revision }
     }
@@ -239,7 +238,7 @@ impl<T> Elsewhere<T> {
         self.by_age.range((Excluded(position.aged), Unbounded)).map(|(aged, _)| *aged)
     }
 
-    /// Reads on to items by age, at most so many.
+    /// Reads at most so many items by age.
     pub(super) fn read_items(
         &self,
         position: &mut Position,
@@ -257,8 +256,7 @@ impl<T> Elsewhere<T> {
         found
     }
 
-    /// Reads what has changed of the items that were read already, and what is gone; at most so
-    /// many of each.
+    /// Reads changes of already read items, and removals; at most so many of each.
     pub(super) fn read_changes(
         &self,
         position: &mut Position,

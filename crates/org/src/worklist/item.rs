@@ -1,6 +1,6 @@
-//! Work items and where they are kept: numbered slots, found by their keys.
+//! Work items and their storage: numbered slots, found by key.
 //!
-//! Memory is spent per item only: slots lie in chunks that are never moved, and the table from
+//! Memory is proportional to the items: slots are in chunks that never move, and the table from
 //! keys to slots holds a hash and a number. Items whose hashes collide are chained.
 
 use std::hash::{Hash, Hasher};
@@ -14,10 +14,10 @@ use rustc_hash::{FxHashMap, FxHasher};
 /// Stands for no slot, no holder.
 pub(super) const NONE: u32 = u32::MAX;
 const CHUNK: usize = 4096;
-/// Once all slots are free, memory beyond this goes back.
+/// Once all slots are free, memory beyond this is released.
 const CHUNKS_KEPT: usize = 8;
 
-/// What an item is known by.
+/// The key of an item.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ItemKey {
     pub instance: InstanceId,
@@ -29,14 +29,14 @@ pub struct ItemKey {
 pub struct Item {
     pub schema: Arc<Schema>,
     pub offered_at: Timestamp,
-    /// The one who has reserved it; everybody else is out.
+    /// Its holder, who has claimed it; nobody else can work on it.
     pub claimed_by: Option<AgentId>,
     pub claimed_at: Option<Timestamp>,
-    /// Whether the holder has it from somebody else, as far as somebody wants to know.
+    /// Whether the holder got it from another agent, if that is tracked.
     pub is_given: bool,
 }
 
-/// A key in the least space.
+/// A compact key.
 #[derive(Clone, Debug)]
 pub(super) struct PackedKey {
     instance: [u64; 2],
@@ -44,24 +44,25 @@ pub(super) struct PackedKey {
     iteration: Box<[u32]>,
 }
 
-/// The place of an item in every list: when it was offered and, in one moment, in which order.
+/// The order of an item in every list: when it was offered, and a sequence number among equal
+/// times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Age(pub(super) Timestamp, pub(super) u64);
 
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) key: PackedKey,
-    /// `None` in a slot that is free.
+    /// `None` in a free slot.
     pub(super) schema: Option<Arc<Schema>>,
     pub(super) offered_at: Timestamp,
-    /// Means something only with a holder.
+    /// Valid only with a holder.
     pub(super) claimed_at: Timestamp,
     pub(super) holder: u32,
     pub(super) is_given: bool,
     pub(super) queue: u32,
     /// The revision at which it was first offered.
     pub(super) offered: u64,
-    /// The revision at which it came into the list it is in.
+    /// The revision at which it entered its current list.
     pub(super) changed: u64,
     /// The next slot of the same hash, or the next free one.
     next: u32,
@@ -140,7 +141,7 @@ impl Slots {
         &mut self.chunks[place as usize / CHUNK][place as usize % CHUNK]
     }
 
-    /// Puts an item in that is not there yet.
+    /// Inserts an item with a new key.
     pub(super) fn insert(&mut self, slot: Slot) -> u32 {
         let hash = slot.key.hash();
         let place = self.place(slot);
@@ -166,7 +167,7 @@ impl Slots {
         key
     }
 
-    /// All that are taken, oldest first.
+    /// All used slots, oldest first.
     pub(super) fn by_age(&self) -> Vec<u32> {
         let slots = (0..).zip(self.chunks.iter().flatten());
         let mut taken: Vec<(Age, u32)> = slots

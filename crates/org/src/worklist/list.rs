@@ -1,9 +1,9 @@
-//! One list of items and what left it lately: read from any point by age and by revision.
+//! One list of items and its recent removals: read from any position by age and by revision.
 //!
-//! `items` holds every item by its age, so that the oldest come first however often they were taken
-//! and given back. `moved` holds those that came in behind somebody who may have read past their
-//! age, at the revision they came. Removals after `kept_since` are all in the log, those before
-//! are forgotten.
+//! `items` holds every item by age, so that the oldest come first however often they were claimed
+//! and released. `moved` holds items that entered behind a reader who may have read past their age,
+//! by the revision of the move. Removals after `kept_since` are all in the log, older ones are
+//! forgotten.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -14,11 +14,11 @@ use legwork_model::schema::Schema;
 use super::item::{Age, PackedKey};
 use crate::resolve::Resolved;
 
-/// How much of what left a list is remembered for clients that read on.
+/// How many removals are remembered for clients with a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// A list remembers as many removals as it has items, but at least and at most this many:
-    /// beyond its own length a client reads the list afresh with less effort.
+    /// beyond its own length a client reads the list in full with less effort.
     pub removals_min: usize,
     pub removals_max: usize,
     /// How many empty lists are kept for their removals.
@@ -33,7 +33,7 @@ pub(super) struct List {
     kept_since: u64,
 }
 
-/// What left a list, and who could see it there: it is told to nobody else.
+/// A removed item, and the agents who could see it: only they are told.
 #[derive(Debug)]
 pub(super) struct Removal {
     pub(super) revision: u64,
@@ -56,7 +56,7 @@ impl Default for Retention {
 }
 
 impl List {
-    /// Takes an item in; at a revision, if somebody may have read past its age.
+    /// Adds an item; at a revision, if a reader may have read past its age.
     pub(super) fn enter(&mut self, place: u32, age: Age, moved_at: Option<u64>) {
         self.items.insert(age, place);
         self.moved.extend(moved_at.map(|revision| (revision, place)));
@@ -92,7 +92,7 @@ impl List {
         self.removals.back().map_or(self.kept_since, |removal| removal.revision)
     }
 
-    /// Forgets what is of use only to those who have read before.
+    /// Drops what only readers with a cursor need.
     pub(super) fn forget(&mut self) {
         self.moved.clear();
         self.kept_since = self.left_last();
@@ -115,13 +115,13 @@ impl List {
         self.items.range((Excluded(age), Unbounded)).map(|(&age, &place)| (age, place))
     }
 
-    /// Items that came in after a revision, other than by being offered.
+    /// Items that entered after a revision, other than by a new offer.
     pub(super) fn moved_after(&self, revision: u64) -> impl Iterator<Item = (u64, Change<'_>)> {
         let moved = self.moved.range((Excluded(revision), Unbounded));
         moved.map(|(&revision, &place)| (revision, Change::Came(place)))
     }
 
-    /// Items that left after a revision.
+    /// Items removed after a revision.
     pub(super) fn removed_after(&self, revision: u64) -> impl Iterator<Item = (u64, Change<'_>)> {
         let known = self.removals.partition_point(|removal| removal.revision <= revision);
         self.removals.range(known..).map(|left| (left.revision, Change::Left(left)))

@@ -1,7 +1,7 @@
-//! A person's list over all servers: this server's own and what is known of the others', as one.
+//! A person's list over all servers: the local items merged with the known items of other servers.
 //!
-//! Invariant: the oldest come first, whatever server they are at; of one moment those of the lower
-//! server number. Both parts are read from one cursor and begin anew together.
+//! Invariant: oldest first, whatever the server; of the same moment the lower server number first.
+//! Both parts are read with one cursor and start over together.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ use super::elsewhere::{Aged, Elsewhere, Position, There};
 use super::read::{ItemView, PAGE_MAX, Removed};
 use crate::organisation::Organisation;
 
-/// A point in the reading of a merged list. Displays as text for clients to hand back.
+/// A position in a merged list. Displays as text for clients to hand back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MergedCursor {
     here: Cursor,
@@ -29,9 +29,9 @@ pub struct MergedDelta<'e, T> {
     pub reset: bool,
     /// Oldest first.
     pub items: Vec<MergedItem<'e, T>>,
-    /// Items of this server that are gone.
+    /// Removed items of this server.
     pub removed: Vec<Removed>,
-    /// Items of other servers that are gone.
+    /// Removed items of other servers.
     pub removed_there: Vec<&'e ActivityId>,
     pub more: bool,
 }
@@ -42,7 +42,7 @@ pub enum MergedItem<'e, T> {
     There(There<'e, T>),
 }
 
-/// Who reads what, when and where.
+/// The parameters of a read.
 #[derive(Debug)]
 pub struct MergedRead<'e, T> {
     pub organisation: &'e Organisation,
@@ -54,8 +54,8 @@ pub struct MergedRead<'e, T> {
 }
 
 impl Worklists {
-    /// The agent's list at all servers since the cursor, at most `limit` items of it; from the
-    /// beginning without a cursor or with one that does not fit any more.
+    /// The agent's list at all servers since the cursor, at most `limit` items; from the beginning
+    /// without a cursor or with one that no longer fits.
     pub fn list_merged<'e, T>(
         &self,
         read: &MergedRead<'e, T>,
@@ -70,7 +70,7 @@ impl Worklists {
         let mut there = fitting.map_or_else(|| elsewhere.beginning(), |cursor| cursor.there);
         let (changed, removed_there) = elsewhere.read_changes(&mut there, limit.div_ceil(2), limit);
         let rest = limit - changed.len();
-        // An item of here waits for its turn behind those of other servers that are older.
+        // A local item comes after older items of other servers.
         let position = there;
         let mut others = elsewhere.items_after(&position).peekable();
         let mut ahead = 0;
@@ -102,8 +102,8 @@ impl Worklists {
         }
     }
 
-    /// Whether `list_merged` may have something to tell since the cursor. It may be a little too
-    /// careful, never the other way round.
+    /// Whether `list_merged` may have news since the cursor. False positives are possible, false
+    /// negatives are not.
     pub fn merged_changed_since<T>(&self, read: &MergedRead<'_, T>, cursor: MergedCursor) -> bool {
         let MergedRead { organisation, agent, now, elsewhere, .. } = *read;
         self.changed_since(organisation, agent, now, cursor.here)

@@ -1,8 +1,8 @@
-//! Worklists: the items that wait for people, folded from what happens in instances.
+//! Worklists: the items that wait for people, folded from the events of instances.
 //!
-//! Every change has its own revision. An item is either offered to all its potential actors or
-//! held by exactly one of them, and lies in exactly one list. Nothing here decides: the engine
-//! says what happened, and this follows.
+//! Every change has its own revision. An item is either offered to all its potential actors or held by
+//! exactly one of them, and is in exactly one list. Nothing is decided here: the engine decides, and the
+//! worklists follow.
 
 mod audience;
 mod concerned;
@@ -38,29 +38,29 @@ use crate::resolve::Resolved;
 pub struct Worklists {
     epoch: u64,
     revision: u64,
-    /// Cursors from before this revision start afresh.
+    /// Cursors from before this revision start over.
     horizon: u64,
-    /// The age of the youngest item ever.
+    /// The age of the youngest item so far.
     youngest: Age,
     slots: Slots,
     claimed: usize,
     audiences: Audiences,
-    /// Items that have changed, if somebody wants to know.
+    /// Changed items, if they are tracked.
     news: Option<News>,
 }
 
-/// What needs a decision after the organisation has changed.
+/// Items that need a decision after the organisation has changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reoffered {
     /// Unclaimed items that nobody can do any more.
     pub without_actors: Vec<ItemKey>,
-    /// Items held by agents who are gone; nobody sees them until they are released.
+    /// Items held by agents who left the organisation; nobody sees them until they are released.
     pub without_holder: Vec<ItemKey>,
 }
 
 impl Worklists {
-    /// Empty lists. The epoch must differ from that of every earlier life of the site, so that
-    /// cursors of before are not taken for those of now.
+    /// Empty lists. The epoch must differ from that of every earlier incarnation of the site, so that old
+    /// cursors are not valid.
     pub fn new(epoch: u64, organisation: &Organisation) -> Self {
         Self::with_retention(epoch, organisation, Retention::default())
     }
@@ -78,7 +78,7 @@ impl Worklists {
         }
     }
 
-    /// How many items there are.
+    /// The number of items.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
@@ -87,7 +87,7 @@ impl Worklists {
         self.len() == 0
     }
 
-    /// How many of the items somebody holds.
+    /// The number of claimed items.
     pub fn claimed(&self) -> usize {
         self.claimed
     }
@@ -101,14 +101,14 @@ impl Worklists {
         self.slots.find(key).and_then(|place| self.item_at(place))
     }
 
-    /// Who may do an item, by the rule of its step.
+    /// The agents who may do an item, by the rule of its step.
     pub fn resolved(&self, key: &ItemKey) -> Option<&Resolved> {
         let place = self.slots.find(key)?;
         self.audiences.resolved(self.slots.get(place).queue).map(|resolved| &**resolved)
     }
 
-    /// Offers an item to all its actors. One that is there already is offered again, to the new
-    /// actors, whoever held it; of the same moment it keeps its place.
+    /// Offers an item to all its actors. An existing item is offered again, to the new actors, whether
+    /// claimed or not; with the same time of offer it keeps its place.
     pub fn offer(
         &mut self,
         key: &ItemKey,
@@ -127,8 +127,7 @@ impl Worklists {
         self.note(key);
     }
 
-    /// Moves an item from all its actors to the one who holds it now.
-    /// Answers whether there is such an item.
+    /// Moves an item from all its actors to its new holder. Returns whether the item exists.
     pub fn claim(&mut self, key: &ItemKey, by: &AgentId, at: Timestamp) -> bool {
         let Some(place) = self.slots.find(key) else { return false };
         let holder = self.audiences.person(by);
@@ -138,13 +137,13 @@ impl Worklists {
         true
     }
 
-    /// Hands an item to another holder, whoever held it before.
+    /// Hands an item to another holder, whether it was claimed or not.
     pub fn delegate(&mut self, key: &ItemKey, to: &AgentId, at: Timestamp) -> bool {
         self.claim(key, to, at)
     }
 
-    /// Something about an item has changed that its readers see, and neither who they are nor who holds it.
-    /// Answers whether there is such an item.
+    /// An item has changed in a way that its readers see, while its readers and its holder stay. Returns
+    /// whether the item exists.
     pub fn touch(&mut self, key: &ItemKey) -> bool {
         let Some(place) = self.slots.find(key) else { return false };
         self.revision += 1;
@@ -163,7 +162,7 @@ impl Worklists {
         true
     }
 
-    /// Takes an item away: it was completed, or is not to be done any more.
+    /// Removes an item: it was completed, or is no longer to be done.
     pub fn withdraw(&mut self, key: &ItemKey) -> bool {
         let Some(place) = self.slots.find(key) else { return false };
         self.revision += 1;
@@ -176,8 +175,8 @@ impl Worklists {
         true
     }
 
-    /// Takes over a new organisation: asks for every item who may do it now. Items keep their age
-    /// and their holder; all cursors of before start afresh.
+    /// Switches to a new organisation: the potential actors of every item are computed again. Items keep
+    /// their age and their holder; all older cursors start over.
     pub fn reoffer(
         &mut self,
         organisation: &Organisation,
@@ -217,8 +216,8 @@ impl Worklists {
         reoffered
     }
 
-    /// Drops what is remembered for the cursors handed out so far; they all start afresh. Worth
-    /// it after a recovery, which offers in any order, when there are none yet.
+    /// Drops what is remembered for the cursors handed out so far; they all start over. Useful after a
+    /// recovery, which offers in any order while there are no cursors yet.
     pub fn start_afresh(&mut self) {
         self.revision += 1;
         self.horizon = self.revision;
@@ -254,7 +253,8 @@ impl Worklists {
     fn enter(&mut self, place: u32) {
         let slot = self.slots.get(place);
         let (number, age) = (self.list_at(slot), slot.age());
-        // Readers come to what is younger than all by itself; of the rest they must be told.
+        // Readers reach an item that is younger than all others by age; other items have to be reported as
+        // moved.
         let moved_at = (age <= self.youngest).then_some(slot.changed);
         self.youngest = self.youngest.max(age);
         if let Some(list) = self.audiences.list_mut(number) {
@@ -271,7 +271,7 @@ impl Worklists {
         number
     }
 
-    /// What will be remembered of an item that leaves its list now.
+    /// What is remembered of an item that leaves its list now.
     fn removal(&self, place: u32) -> Option<Removal> {
         let slot = self.slots.get(place);
         let resolved = self.audiences.resolved(slot.queue)?.clone();

@@ -1,7 +1,7 @@
-//! Which items have changed, for somebody who looks at all of them: whoever writes letters about them.
+//! Changed items, for a reader of all items: the mailing.
 //!
-//! Invariant: an item that was offered, taken or given back since it was last taken out is among the
-//! news, once. Nothing is kept unless it is wanted.
+//! Invariant: an item that was offered, claimed or released since it was last taken is in the news, once.
+//! Nothing is tracked unless it is enabled.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,12 @@ use super::{ItemKey, Worklists};
 #[derive(Debug, Default)]
 pub(super) struct News {
     changed: BTreeSet<ItemKey>,
-    /// Those of which it is not known yet whether their holder was given them.
+    /// Items that have a new holder, which may have been delegated.
     held: Vec<ItemKey>,
 }
 
 impl Worklists {
-    /// From here on changes are kept; all items there are count as changed.
+    /// Starts tracking; all existing items count as changed.
     pub fn keep_news(&mut self) {
         let slots = self.slots.by_age().into_iter().map(|place| self.slots.get(place));
         let held = slots.filter(|slot| slot.holder != NONE).map(|slot| slot.key.unpack());
@@ -24,12 +24,12 @@ impl Worklists {
         self.note_all();
     }
 
-    /// Some item that has changed; it may be gone.
+    /// A changed item; it may be gone.
     pub fn take_news(&mut self) -> Option<ItemKey> {
         self.news.as_mut()?.changed.pop_first()
     }
 
-    /// All items are looked at again: others see them now.
+    /// All items count as changed: other agents may see them now.
     pub fn note_all(&mut self) {
         if let Some(news) = &mut self.news {
             let places = self.slots.by_age().into_iter();
@@ -37,8 +37,8 @@ impl Worklists {
         }
     }
 
-    /// Looks at the items that somebody has come to hold since this was called last, whether they were given
-    /// them: only the history of the case knows.
+    /// Decides of the items with a new holder since the last call whether they were delegated: only the
+    /// history of the case knows.
     pub fn note_given(&mut self, is_given: impl Fn(&ItemKey) -> bool) {
         let Some(news) = &mut self.news else { return };
         for key in std::mem::take(&mut news.held) {

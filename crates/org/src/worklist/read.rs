@@ -1,8 +1,8 @@
-//! Reads an agent's list: whole, in pages, or what has changed since a cursor.
+//! Reads an agent's list: in full, in pages, or as changes since a cursor.
 //!
-//! A list is read along two lines at once: items by age, and moves and removals by revision. A
-//! cursor holds the point reached on both, so a change behind the reader is told with the next
-//! page and nothing is lost or told twice. An agent sees exactly the items they may act on.
+//! A list is read along two dimensions at once: items by age, and moves and removals by revision. A cursor
+//! holds the position in both, so a change behind the reader is reported with the next page, and nothing
+//! is lost or reported twice. An agent sees exactly the items they may act on.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -24,24 +24,24 @@ use crate::resolve::Resolved;
 
 /// The most items, and the most removals, of one page.
 pub const PAGE_MAX: usize = 1_000;
-/// How many entries are looked at for one page, those the agent must not see included.
+/// The bound on visited entries for one page, including those that the agent must not see.
 const SCANNED_MAX: usize = 10_000;
 
-/// What a client has to do to its copy of the list: empty it if `reset`, take `removed` out, put
-/// `items` in (over those it has), and read on from the cursor, at once if there is `more`.
+/// Instructions for a client's copy of the list: clear it if `reset`, remove `removed`, insert or replace
+/// `items`, and read on from the cursor, at once if there is `more`.
 #[derive(Clone, Debug)]
 pub struct Delta {
     pub cursor: Cursor,
     pub reset: bool,
     /// Oldest first.
     pub items: Vec<ItemView>,
-    /// Items that are not on the list any more and could be seen there; the client need not have had them.
+    /// Items that could be seen on the list and are gone; the client need not have had them.
     pub removed: Vec<Removed>,
     pub more: bool,
 }
 
-/// An item that is not on the list any more. The instance may have ended and be forgotten, so it
-/// comes with the schema that knows the name of its step.
+/// An item that has left the list. Its instance may have ended and be forgotten, so it comes with the
+/// schema that knows the name of its step.
 #[derive(Clone, Debug)]
 pub struct Removed {
     pub key: ItemKey,
@@ -53,13 +53,13 @@ pub struct Removed {
 pub struct ItemView {
     pub key: ItemKey,
     pub item: Item,
-    /// The absent agent, if it is seen only in their place.
+    /// The absent agent, if the item is seen only as their substitute.
     pub on_behalf_of: Option<AgentId>,
 }
 
-/// Somebody who reads: an agent of the organisation and those they stand in for.
+/// A reader: an agent of the organisation with those they stand in for.
 pub(super) struct Reader<'w> {
-    /// `NONE` for somebody who is not of the organisation and sees nothing.
+    /// `NONE` for an agent who is not in the organisation and sees nothing.
     number: u32,
     stands_in_for: Vec<Standing>,
     fingerprint: u64,
@@ -69,8 +69,8 @@ pub(super) struct Reader<'w> {
 }
 
 impl Worklists {
-    /// The agent's list since the cursor, at most `limit` items of it; from the beginning without
-    /// a cursor or with one that does not fit any more.
+    /// The agent's list since the cursor, at most `limit` items; from the beginning without a cursor or
+    /// with one that no longer fits.
     pub fn list(
         &self,
         organisation: &Organisation,
@@ -84,8 +84,8 @@ impl Worklists {
         self.page(&reader, fitting, limit.clamp(1, PAGE_MAX), |_| 0)
     }
 
-    /// The reader's list since a cursor that fits. Items that are `ahead` of one that was offered
-    /// at some moment have their place on the page as well, though they are not of here.
+    /// The reader's list since a cursor that fits. `ahead` gives the number of remote items before an item
+    /// of some moment; they take places on the page as well.
     pub(super) fn page(
         &self,
         reader: &Reader<'_>,
@@ -106,7 +106,7 @@ impl Worklists {
             more: false,
         };
         let mut found = Vec::new();
-        // Half a page at most, so that under constant change the reading still gets on.
+        // Half a page at most, so that reading makes progress under constant change.
         self.read_changes(reader, &mut delta, &mut found, limit);
         self.read_items(reader, &mut delta.cursor, &mut found, limit, ahead);
         found.sort_unstable();
@@ -116,8 +116,8 @@ impl Worklists {
         delta
     }
 
-    /// Whether `list` may have something to tell since the cursor. It may be a little too
-    /// careful, never the other way round.
+    /// Whether `list` may have news since the cursor. False positives are possible, false negatives are
+    /// not.
     pub fn changed_since(
         &self,
         organisation: &Organisation,
@@ -129,8 +129,8 @@ impl Worklists {
         !self.fits(&cursor, &reader) || reader.has_more(&cursor)
     }
 
-    /// Whether the item concerns the agent: as a potential actor, as its holder, or in place of
-    /// an absent one of those. That somebody else holds it is for the engine to say.
+    /// Whether the item concerns the agent: as a potential actor, as its holder, or as a substitute for
+    /// one. Whether another agent holds it is checked by the engine.
     pub fn may_work_on(
         &self,
         organisation: &Organisation,
@@ -147,7 +147,7 @@ impl Worklists {
             && (concerns(reader.number) || reader.in_place_of(resolved, concerns).is_some())
     }
 
-    /// The absent agent in whose place the item is on the agent's list.
+    /// The absent agent for whom the item is on the agent's list.
     pub fn on_behalf_of(
         &self,
         organisation: &Organisation,
@@ -161,8 +161,8 @@ impl Worklists {
         Some(self.audiences.name(absent).clone())
     }
 
-    /// Whether the item is on the agent's list, that is, whether they may act on it as it stands:
-    /// claim it if nobody holds it, complete or release it otherwise.
+    /// Whether the item is on the agent's list, that is, whether they may act on it now: claim it if it is
+    /// free, complete or release it otherwise.
     pub fn sees(
         &self,
         organisation: &Organisation,
@@ -175,8 +175,8 @@ impl Worklists {
         self.sight(self.slots.get(place), &reader).is_some()
     }
 
-    /// Whether the item may be handed to the agent: somebody of the organisation whom the rule
-    /// does not exclude.
+    /// Whether the item may be delegated to the agent: a member of the organisation whom the rule does not
+    /// exclude.
     pub fn may_be_given(&self, agent: &AgentId, key: &ItemKey) -> bool {
         let number = self.audiences.roster.number(agent);
         let resolved = self.resolved(key);
@@ -210,7 +210,7 @@ impl Worklists {
         let others = stands_in_for.iter().map(|to| (to.absent, to.before.is_empty()));
         for (person, is_first) in others.chain(own) {
             let (lists, horizon) = self.audiences.lists_of(person);
-            // Those who come after others see nothing where nobody is barred.
+            // Later substitutes see nothing where nobody is barred.
             numbers.extend(lists.filter(|&list| is_first || self.audiences.bars(list)));
             kept_since = kept_since.max(horizon);
         }
@@ -229,8 +229,8 @@ impl Worklists {
             && (reader.kept_since..=self.revision).contains(&changed)
     }
 
-    /// Reads moves and removals. A move is told only of items that were read already: the others
-    /// are still to come by age.
+    /// Reads moves and removals. A move is reported only for items that were read already: the others are
+    /// still to come by age.
     fn read_changes(
         &self,
         reader: &Reader<'_>,
@@ -247,7 +247,7 @@ impl Worklists {
         let mut merged = Merged::new(streams.collect());
         let mut scanned = 0;
         while let Some(revision) = merged.peek() {
-            // What one change did is read as a whole: a claim takes from one list and gives to
+            // The effects of one change are read as a whole: a claim removes from one list and adds to
             // another under one revision.
             let full = found.len() >= limit.div_ceil(2) || delta.removed.len() >= limit;
             if revision > delta.cursor.changed && (full || scanned >= SCANNED_MAX) {
@@ -266,7 +266,7 @@ impl Worklists {
                     let key = removal.key.unpack();
                     let place = self.slots.find(&key);
                     let slot = place.map(|place| self.slots.get(place));
-                    // Whoever could not see it must not hear that it was there.
+                    // An agent who could not see the item must not learn that it existed.
                     if reader.sight(&removal.resolved, removal.holder).is_some()
                         && slot.is_none_or(|slot| self.sight(slot, reader).is_none())
                         && let Some(schema) = removal.schema.clone()
@@ -309,7 +309,7 @@ impl Worklists {
         cursor.aged = self.youngest;
     }
 
-    /// Whether the reader sees an item, and in whose place.
+    /// Whether the reader sees an item, and for whom.
     fn sight(&self, slot: &Slot, reader: &Reader<'_>) -> Option<Option<u32>> {
         reader.sight(self.audiences.resolved(slot.queue)?, slot.holder)
     }
@@ -326,7 +326,7 @@ impl Worklists {
 }
 
 impl Reader<'_> {
-    /// Whether an item of these actors and this holder is seen, and in whose place.
+    /// Whether an item with these actors and this holder is seen, and for whom.
     fn sight(&self, resolved: &Resolved, holder: u32) -> Option<Option<u32>> {
         let concerns = |person: u32| match holder {
             NONE => resolved.actors.has(person),
@@ -341,7 +341,7 @@ impl Reader<'_> {
         self.in_place_of(resolved, concerns).map(Some)
     }
 
-    /// The first absent agent whom an item concerns and for whom it is the reader's turn to act.
+    /// The first absent agent whom an item concerns and for whom the reader is the current substitute.
     fn in_place_of(&self, resolved: &Resolved, concerns: impl Fn(u32) -> bool) -> Option<u32> {
         let is_turn = |standing: &&Standing| {
             concerns(standing.absent)
@@ -360,10 +360,10 @@ impl Reader<'_> {
 
 type Stream<'l, N, T> = Box<dyn Iterator<Item = (N, T)> + 'l>;
 
-/// Several ascending streams as one.
+/// Merges several ascending streams.
 struct Merged<'l, N, T> {
     streams: Vec<Stream<'l, N, T>>,
-    /// The next of every stream, by its number and the place of the stream.
+    /// The next of every stream, by number, with the index of the stream.
     heads: BinaryHeap<Reverse<(N, usize)>>,
     values: Vec<Option<T>>,
 }

@@ -1,8 +1,8 @@
-//! Addresses of mail, as far as they are used: `local@domain` in plain ASCII.
+//! Mail addresses, restricted to the used part of the syntax: `local@domain` in plain ASCII.
 //!
-//! Invariant: what passes here can stand in a header and in an SMTP command as it is: no spaces, no
-//! brackets, no line breaks, no quotes. The organisation, settings and letters go by this one rule:
-//! nobody has an address that is never written to.
+//! Invariant: an address can stand in a header and in an SMTP command as it is: no spaces, no
+//! brackets, no line breaks, no quotes. The organisation, settings and letters share this one rule,
+//! so every accepted address can be written to.
 
 /// RFC 5321 allows no more in a path.
 pub const ADDRESS_BYTES_MAX: usize = 254;
@@ -13,7 +13,7 @@ pub const ADDRESS_PATTERN: &str = concat!(
     r"@[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$",
 );
 
-/// The dot-atoms of RFC 5322, which is what people have, and the names of hosts.
+/// The dot-atoms of RFC 5322, which real addresses use, and host names.
 pub fn is_address(text: &str) -> bool {
     let Some((local, domain)) = text.rsplit_once('@') else { return false };
     let is_atom = |atom: &str| {

@@ -1,7 +1,7 @@
 //! Random definitions for property tests.
 //!
-//! What is generated compiles, keeps the rules K1 to K6 and Z3 always, D1 and D2 where asked, and
-//! reads back from its YAML. It shrinks towards fewer and simpler blocks.
+//! Generated definitions compile, keep the rules K1 to K6 and Z3 always, D1 and D2 on request, and
+//! read back from their YAML. They shrink towards fewer and simpler blocks.
 
 mod placed;
 
@@ -29,9 +29,8 @@ pub const ROLES: [&str; 3] = ["clerk", "nurse", "manager"];
 /// The job types that generated automatic steps have.
 pub const JOBS: [&str; 3] = ["book", "print", "score"];
 
-/// How many cases a random test tries: `usual` ones, and in proportion more or fewer where
-/// `PROPTEST_CASES` asks for other than the 256 of proptest. So all tests take longer alike, the
-/// slow ones with few cases and the fast ones with many.
+/// The number of cases of a random test: `usual`, scaled if `PROPTEST_CASES` differs from the 256
+/// of proptest. So all tests scale alike, the slow ones with few cases and the fast ones with many.
 pub fn cases(usual: u32) -> ProptestConfig {
     const PROPTEST_OWN: u64 = 256;
     let config = ProptestConfig::default();
@@ -39,17 +38,17 @@ pub fn cases(usual: u32) -> ProptestConfig {
     ProptestConfig { cases: u32::try_from(cases.max(1)).unwrap_or(u32::MAX), ..config }
 }
 
-/// What may occur in a generated definition.
+/// The features of generated definitions.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// About how many blocks there are at most.
+    /// The approximate maximum of blocks.
     pub blocks_max: u32,
-    /// How deeply they nest at most.
+    /// The greatest depth.
     pub depth_max: u32,
-    /// How many data elements there are, at least two: `flag` (bool) and `count` (int) always
-    /// exist and are given at the start, so that conditions have something to speak of.
+    /// The number of data elements, at least two: `flag` (bool) and `count` (int) always exist and
+    /// are start data, so that conditions have something to refer to.
     pub elements: usize,
-    /// Loops. Each goes round at most a few times before it becomes an incident.
+    /// Loops. Each repeats at most a few times before it becomes an incident.
     pub loops: bool,
     /// Manual steps, and decisions by people.
     pub people: bool,
@@ -81,7 +80,7 @@ impl Default for Options {
 
 /// Definitions of the process `random` within the given options.
 pub fn definition(options: Options) -> impl Strategy<Value = Definition> {
-    // Now and then a process without any step.
+    // Sometimes a process without any step.
     let blocks = prop_oneof![1 => Just(Vec::new()), 30 => vec(shape(options), 1..=5)];
     let syncs = vec((any::<u32>(), any::<bool>()), 0..=6);
     (any::<u128>(), blocks, syncs).prop_map(move |(dice, blocks, syncs)| {
@@ -114,7 +113,7 @@ fn shape(options: Options) -> impl Strategy<Value = Shape> {
     })
 }
 
-/// A supply of choices in one number. Zero, where shrinking ends, always rolls zero.
+/// A source of choices in one number. Zero, where shrinking ends, always rolls zero.
 #[derive(Clone, Copy, Debug)]
 struct Dice(u128);
 
@@ -132,7 +131,7 @@ impl Dice {
     }
 }
 
-/// Where a step stands: what sync edges depend on.
+/// The place of a step, which determines possible sync edges.
 struct Place {
     name: Arc<str>,
     /// The blocks around it, outermost first, each with the branch.
@@ -151,7 +150,7 @@ enum Around {
 struct Scope {
     /// Elements certainly written before.
     supplied: BTreeSet<usize>,
-    /// Elements that nothing parallel writes.
+    /// Elements without a parallel write.
     writable: BTreeSet<usize>,
     /// Steps a person has certainly done before.
     performed: BTreeSet<Arc<str>>,
@@ -352,7 +351,7 @@ impl Builder {
             Until::Condition(self.condition(element, if boolean { "" } else { " >= 2" }))
         };
         let title = self.title("Again and again", &mut dice);
-        // Rounds within rounds within rounds could be more than may be planned.
+        // Nested loops could exceed the limit on planned iterations.
         let loops = self.around.iter().filter(|around| matches!(around, Around::Loop(_))).count();
         let rounds = 1 + if loops < 2 { dice.roll(2) as u32 } else { 0 };
         Loop {
@@ -383,7 +382,7 @@ impl Builder {
             .collect()
     }
 
-    /// An element that a condition can speak of and that certainly has a value.
+    /// An element that a condition can refer to and that certainly has a value.
     fn conditional(&self, scope: &Scope, dice: &mut Dice) -> usize {
         let fits = |&place: &usize| {
             matches!(self.elements[place].kind, ValueType::Bool | ValueType::Int)
@@ -394,7 +393,7 @@ impl Builder {
     }
 }
 
-/// What the blocks hold.
+/// The contents of blocks.
 impl Builder {
     fn work(&self, scope: &Scope, dice: &mut Dice) -> Work {
         if self.options.people && dice.roll(2) == 1 {
@@ -410,7 +409,7 @@ impl Builder {
         Work::Automatic { job, retry, demand: Demand::default() }
     }
 
-    /// What the job asks of whoever does it, if it is one.
+    /// The demands of a job on its worker or executor.
     fn demand(&self, work: &mut Work, reads: &[Use], dice: &mut Dice) {
         let Work::Automatic { demand, .. } = work else { return };
         let is_int = |read: &&Use| {

@@ -5,10 +5,9 @@
 //! dependent  := 'executor' | 'Server' '(' step ')' | 'Domain' '(' 'Actor' '(' step ')' ')'
 //! ```
 //!
-//! An assignment speaks of nothing but the history, so that every server that knows the same
-//! history finds the same place without asking anybody. Where an executor is best found is decided once,
-//! just before the step, and recorded. What `Display` writes reads as the same
-//! assignment.
+//! An assignment refers only to the history, so that every server with the same history finds the same
+//! place without messages. The best place of an executor is decided once, just before the step, and
+//! recorded. What `Display` writes reads as the same assignment.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,15 +19,14 @@ pub const ASSIGNMENT_LEN_MAX: usize = 2_000;
 /// The most exceptions after `WITH`.
 pub const EXCEPTIONS_MAX: usize = 64;
 
-/// The word for where an executor is at home. No domain is called so.
+/// The word for the home of an executor. No domain has this name.
 pub const EXECUTOR: &str = "executor";
 
 /// Where a step is controlled, as its author wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
     pub place: Place,
-    /// For a domain that the place comes to, another one: where the natural one has no server, or
-    /// another is cheaper.
+    /// Replacements of domains: where the natural one has no server, or another one is cheaper.
     pub exceptions: BTreeMap<Arc<str>, Arc<str>>,
 }
 
@@ -36,12 +34,12 @@ pub struct Assignment {
 pub enum Place {
     /// A domain by its name.
     Domain(Arc<str>),
-    /// `executor`: where the executor that is expected to do the step best is at home.
+    /// `executor`: the home of the executor that is expected to do the step best.
     Executor,
     /// `Server(step)`: where that step was controlled, in its latest iteration.
     Server(Arc<str>),
-    /// `Domain(Actor(step))`: where the person or worker who did that step is at home; where it was
-    /// controlled, if nothing is said of their home.
+    /// `Domain(Actor(step))`: the home of the person or worker who did that step; without a home, where
+    /// the step was controlled.
     ActorsDomain(Arc<str>),
 }
 

@@ -1,7 +1,7 @@
 //! From blocks to the graph: numbers the nodes and draws the edges.
 //!
-//! Works on any definition whose names are known and unique and whose sync edges form no cycle
-//! (which `check` sees to); the numbering depends on the order of the blocks alone.
+//! Works on any definition whose names are known and unique and whose sync edges form no cycle, which
+//! `check` ensures; the numbering depends on the order of the blocks alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ struct Drawing {
     loops: Vec<LoopId>,
     /// Sync edges to draw once all nodes have numbers.
     syncs: Vec<(NodeId, Arc<str>, bool)>,
-    /// What stands after `at:`.
+    /// The assignments after `at:`.
     assignments: BTreeMap<NodeId, Assignment>,
 }
 
@@ -81,7 +81,7 @@ impl Drawing {
         Ok(())
     }
 
-    /// Draws blocks one after the other; answers the open ends of the last.
+    /// Draws blocks in sequence; returns the open ends of the last.
     fn sequence(
         &mut self,
         blocks: &[Block],
@@ -120,20 +120,20 @@ impl Drawing {
         node.mail = mail;
         node.undo = step.undo.clone();
         self.assignments.extend(step.at.as_ref().map(|at| (id, at.value.clone())));
-        // Whoever comes to a step that is located does not know yet where it will be.
+        // A predecessor of a located step does not know its place yet.
         let entry = entry.unwrap_or(id);
         let syncs = step.after.iter().map(|sync| (entry, sync.from.value.clone(), sync.strict));
         self.syncs.extend(syncs);
         Ok(id)
     }
 
-    /// Draws what finds the place of a step that is controlled where its executor is; answers it, and
-    /// what the step comes after.
+    /// Draws the node that locates a step controlled at its executor's home; returns the node, and
+    /// the edges into the step.
     fn located(&mut self, step: &Step, from: Vec<Edge>) -> (Option<NodeId>, Vec<Edge>) {
         if !step.is_located() {
             return (None, from);
         }
-        // No step can be called so: names have no dots.
+        // No step has this name: names contain no dots.
         let name = format!("{}.place", step.name.value);
         let id = self.node(&name, None, NodeKind::Locate);
         self.enter(id, from);
@@ -253,8 +253,8 @@ impl Drawing {
         self.schema.nodes[to.0 as usize].incoming = edges;
     }
 
-    /// Closes a block. `firsts` are the nodes after the split, one per branch: after an empty
-    /// branch that is the first node of the next, where the join is meant.
+    /// Closes a block. `firsts` are the nodes after the split, one per branch; after an empty branch
+    /// it is the first node of the next one, where the join is meant.
     fn join(&mut self, split: NodeId, join: NodeId, firsts: Vec<NodeId>, ends: Vec<Edge>) {
         let begins = firsts.iter().zip(firsts.iter().skip(1).chain([&join]));
         let outgoing = begins.map(|(&first, &next)| if first == next { join } else { first });
@@ -304,8 +304,8 @@ impl Drawing {
         Ok(())
     }
 
-    /// Says of every node where it is controlled. In the order of the numbers: what a node
-    /// inherits from comes before it.
+    /// Sets the place of every node, in the order of the numbers: what a node inherits from comes
+    /// before it.
     fn place(&mut self) -> Result<(), CompileError> {
         let mut own = BTreeMap::new();
         for (&id, assignment) in &self.assignments {
@@ -325,7 +325,7 @@ impl Drawing {
                 | NodeKind::LoopStart
                 | NodeKind::LoopEnd { .. } => node.incoming.first().map(|edge| edge.from),
             };
-            // Ways that come together do so where they go on, not somewhere in between.
+            // Joining paths join at the place where they go on, not in between.
             let gathers = node.incoming.len() > 1 || matches!(node.kind, NodeKind::LoopStart);
             let next = node.outgoing.first().filter(|_| gathers);
             let written = own.get(&node.id).or_else(|| own.get(next?));

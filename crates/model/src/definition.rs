@@ -1,7 +1,7 @@
-//! A process as its author wrote it: nested blocks, each with its place in the file.
+//! A process as its author wrote it: nested blocks, each with its span in the file.
 //!
-//! Blocks nest and never overlap, so that what can be written down is block-structured already.
-//! Whether it is *correct* is `check`'s business; what the engine runs is the `schema` made of it.
+//! Blocks nest and never overlap, so every definition is block-structured. Whether it is *correct* is decided
+//! by `check`; the engine runs the `schema` compiled from it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +18,11 @@ pub struct Definition {
     pub title: Option<String>,
     /// What cases do when a server is down.
     pub availability: Option<Spanned<Availability>>,
-    /// What is done when the deadline of a case passes.
+    /// What happens when the deadline of a case passes.
     pub late: Option<Spanned<Late>>,
     /// The elements given when an instance starts: the writes of the start node.
     pub start: Vec<Use>,
-    /// The elements an instance answers with when it has ended: the reads of the end node.
+    /// The elements that an ended instance returns: the reads of the end node.
     pub result: Vec<Use>,
     pub data: Vec<Element>,
     pub steps: Vec<Block>,
@@ -34,14 +34,14 @@ pub enum Availability {
     /// They wait until it is back.
     #[default]
     Normal,
-    /// Another server takes over. This takes a store that the servers of the domain share.
+    /// Another server takes over. This requires a store that the servers of the domain share.
     High,
 }
 
 impl Availability {
     pub const ALL: [Self; 2] = [Self::Normal, Self::High];
 
-    /// The word for it in a definition.
+    /// The word in a definition.
     pub fn word(self) -> &'static str {
         match self {
             Self::Normal => "normal",
@@ -50,7 +50,7 @@ impl Availability {
     }
 }
 
-/// What is done when the deadline of a case passes and the case has not ended. People are told in any case.
+/// What happens when the deadline of a case passes before its end. People are told in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Late {
     /// People are told, and the case goes on.
@@ -58,12 +58,12 @@ pub enum Late {
     Tell,
     /// The case is aborted.
     Abort,
-    /// The deadline becomes later by so much.
+    /// The deadline is extended by this much.
     Extend(Duration),
 }
 
 impl Late {
-    /// What is one word in a definition.
+    /// The variants that are one word in a definition.
     pub const WORDS: [(&str, Self); 2] = [("tell", Self::Tell), ("abort", Self::Abort)];
 }
 
@@ -100,9 +100,9 @@ pub struct Step {
     pub after: Vec<Sync>,
     /// Where the step is controlled.
     pub at: Option<Spanned<Assignment>>,
-    /// How long it is expected to take.
+    /// Its expected duration.
     pub takes: Option<Duration>,
-    /// Which of its inputs a letter about it shows.
+    /// The inputs that a letter about it shows.
     pub mail: Vec<Spanned<Arc<str>>>,
     /// The step that undoes this one.
     pub undo: Option<Work>,
@@ -121,14 +121,14 @@ impl Step {
 pub enum Work {
     /// For a person.
     Manual { who: Spanned<Rule> },
-    /// For a program: a worker that asks for jobs of this type, or an executor that is given them.
+    /// For a program: a worker that polls jobs of this type, or an executor that is assigned them.
     Automatic { job: Spanned<Arc<str>>, retry: Retry, demand: Demand<Spanned<Arc<str>>> },
 }
 
-/// What a job asks of its worker or executor. `E` is how data elements are named.
+/// The demands of a job on its worker or executor. `E` names data elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demand<E> {
-    /// How much there is to do, in the unit of the type.
+    /// The size of the job, in the unit of the type.
     pub size: Measure<E>,
     /// Waiting jobs are ordered by priority and by how long they have waited.
     pub priority: Measure<E>,
@@ -136,7 +136,7 @@ pub struct Demand<E> {
     pub timeout: Option<Duration>,
 }
 
-/// A number that is known beforehand, or found in a data element that the step reads.
+/// A constant, or a data element that the step reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Measure<E> {
     Number(u32),
@@ -148,7 +148,7 @@ impl<E> Demand<E> {
     pub const PRIORITY_DEFAULT: u32 = 5;
     pub const PRIORITY_MAX: u32 = 9;
 
-    /// With the elements named in another way.
+    /// Renames the elements.
     pub fn map<F, X>(self, mut name: impl FnMut(E) -> Result<F, X>) -> Result<Demand<F>, X> {
         let mut measure = |measure| {
             Ok(match measure {
@@ -210,14 +210,14 @@ pub enum ChoiceBy {
     Person(Decider),
 }
 
-/// The person who decides at a choice or at the end of a loop, and what they are shown.
+/// The person who decides at a choice or at the end of a loop, and the inputs shown to them.
 #[derive(Clone, Debug)]
 pub struct Decider {
     pub who: Spanned<Rule>,
     pub reads: Vec<Use>,
     pub at: Option<Spanned<Assignment>>,
     pub takes: Option<Duration>,
-    /// Which of these inputs a letter to them shows.
+    /// The inputs that a letter to them shows.
     pub mail: Vec<Spanned<Arc<str>>>,
 }
 
@@ -231,7 +231,7 @@ pub struct Branch {
 
 #[derive(Clone, Debug)]
 pub enum Guard {
-    /// Of a parallel branch, or of one that a person picks.
+    /// For a parallel branch, or one that a person picks.
     None,
     When(Spanned<Condition>),
     /// Taken when no other branch's condition is true.
@@ -244,9 +244,9 @@ pub struct Loop {
     pub title: Option<String>,
     pub body: Vec<Block>,
     pub until: Until,
-    /// Going round more often than this is an incident.
+    /// More repetitions than this are an incident.
     pub times_max: u32,
-    /// How many rounds a promised deadline reserves time for.
+    /// How many iterations a promised deadline reserves time for.
     pub rounds: u32,
 }
 

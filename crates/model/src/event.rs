@@ -1,9 +1,9 @@
-//! What happened: the only vocabulary that is ever stored.
+//! Events: the only vocabulary that is ever stored.
 //!
-//! State is a fold over these. A record holds all events of one command and is appended whole.
-//! Numbers in `#[n(…)]` are the persistent format: new fields and variants get new numbers, old
-//! ones are never reused or given another meaning. Golden bytes in the tests hold this in place.
-//! A new field must be optional: older records lack it, and older programs skip it.
+//! State is a fold over events. A record holds all events of one command and is appended whole. Numbers in
+//! `#[n(…)]` are the persistent format: new fields and variants get new numbers, old ones are never reused or
+//! given another meaning. Golden bytes in the tests hold this in place. A new field must be optional: older
+//! records lack it, and older programs skip it.
 
 mod deadline;
 mod mail;
@@ -35,7 +35,7 @@ pub use site::{
 };
 pub use travel::{Entry, FetchedValue, Order, Orders, Parcel, Passage, Received};
 
-/// What happened in one instance: its execution history.
+/// The events of one instance: its execution history.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat, context_bound = "AsRef<RecordedAt>")]
 pub enum Event {
@@ -50,7 +50,7 @@ pub enum Event {
         #[n(1)]
         by: AgentId,
     },
-    /// The activity went back to all who may do it.
+    /// The activity is offered again to all its actors.
     #[n(2)]
     Released {
         #[cbor(n(0), with = "compact_activity")]
@@ -58,7 +58,7 @@ pub enum Event {
         #[n(1)]
         by: AgentId,
     },
-    /// The activity was handed to another person, who holds it now.
+    /// The activity was handed to another person, who is now its holder.
     #[n(3)]
     Delegated {
         #[cbor(n(0), with = "compact_activity")]
@@ -68,7 +68,7 @@ pub enum Event {
         #[n(2)]
         to: AgentId,
     },
-    /// A step, or a decision by a person, ended well. One entry stands for start and end.
+    /// A step, or a decision by a person, was completed. One entry stands for start and end.
     #[n(4)]
     Completed(#[n(0)] Completed),
     /// A condition was evaluated at a choice or at the end of a loop. Recorded, so that replay
@@ -93,7 +93,7 @@ pub enum Event {
         #[cbor(n(3), with = "relative_if_any", has_nil)]
         retry_at: Option<Timestamp>,
     },
-    /// The activity cannot go on without somebody's decision.
+    /// The activity cannot go on without a person's decision.
     #[n(7)]
     IncidentRaised {
         #[cbor(n(0), with = "compact_activity")]
@@ -101,8 +101,7 @@ pub enum Event {
         #[n(1)]
         incident: Incident,
     },
-    /// Somebody decided to try again. Other ways out of an incident are told by the `Completed`
-    /// or `Decided` that follows.
+    /// A person decided to retry. Other resolutions are recorded by the following `Completed` or `Decided`.
     #[n(8)]
     IncidentResolved {
         #[cbor(n(0), with = "compact_activity")]
@@ -131,18 +130,18 @@ pub enum Event {
         #[n(1)]
         reason: String,
     },
-    /// Something about the instance goes to another server. It is sent until it is `Delivered`.
+    /// A transfer about the instance to another server. It is resent until it is `Delivered`.
     #[n(12)]
     Sent {
         #[n(0)]
         to: ServerId,
-        /// Counts what goes to this server, from 1.
+        /// The sequence number of transfers to this server, from 1.
         #[n(1)]
         number: u32,
         #[n(2)]
         parcel: Parcel,
     },
-    /// The other server has stored it.
+    /// The other server has acknowledged the transfer.
     #[n(13)]
     Delivered {
         #[n(0)]
@@ -150,21 +149,21 @@ pub enum Event {
         #[n(1)]
         number: u32,
     },
-    /// Something came from another server, with what was not known here of the history before it.
+    /// A transfer came from another server, with the entries of the history before it that were unknown here.
     #[n(14)]
     Received(#[n(0)] Box<Received>),
-    /// Values came that had been written elsewhere.
+    /// Values arrived that were written at another server.
     #[n(15)]
     Fetched {
         #[n(0)]
         values: Vec<FetchedValue>,
     },
-    /// The end was reached by an instance that was not controlled by one server alone.
+    /// The end was reached by an instance that several servers controlled.
     #[n(16)]
     Finished,
-    /// What was on its way to a server goes to another one of its domain, in the same order, with
-    /// the numbers that follow there: the weights of the domain have changed before any of it was
-    /// taken. Without another one it is of no more use, and dropped.
+    /// Transfers to a server are redirected to another one of its domain, in the same order, with the
+    /// following sequence numbers: the weights of the domain have changed before any of them was
+    /// acknowledged. Without a new target they are no longer needed, and dropped.
     #[n(17)]
     Redirected {
         #[n(0)]
@@ -172,30 +171,30 @@ pub enum Event {
         #[n(1)]
         to: Option<ServerId>,
     },
-    /// The result of an executor counts. The step is done with the `Completed` that follows when the
-    /// executor has confirmed that it knows.
+    /// The result of an executor counts. The step is done with the `Completed` that follows when the executor
+    /// has acknowledged the verdict.
     #[n(18)]
     Answered(#[n(0)] Box<Answered>),
-    /// The activity was given to an executor. Recorded where somebody has asked for that.
+    /// The activity was assigned to an executor. Recorded only on request.
     #[n(19)]
     Assigned(#[n(0)] Box<Assigned>),
-    /// Steps are planned otherwise: somebody else has promised them, or nobody does any more.
+    /// The promises of steps have changed: other performers, or none any more.
     #[n(20)]
     Replanned(#[n(0)] Box<Replanned>),
-    /// The deadline passed, and the case had not ended. Written where the case was started.
+    /// The deadline passed before the case ended. Recorded where the case was started.
     #[n(21)]
     DeadlinePassed {
-        /// The deadline that passed; the moment of the record is when that was noticed.
+        /// The passed deadline; the record has the moment at which that was noticed.
         #[n(0)]
         at: Timestamp,
-        /// What the process has done about it.
+        /// The reaction of the process.
         #[n(1)]
         then: Then,
     },
 }
 
 impl Event {
-    /// The start of the instance, if a history begins with this: here or at another server.
+    /// The start of the instance, if a history begins with this event: here or at another server.
     pub fn beginning(&self) -> Option<&Created> {
         match self {
             Self::Created(created) => Some(created),
@@ -223,8 +222,7 @@ impl Event {
         }
     }
 
-    /// The activity that has ended by this; the start for `Created`, `None` for what is no entry
-    /// of an activity's end.
+    /// The activity that this event ends; the start for `Created`, `None` for other events.
     pub fn ends(&self) -> Option<Activity> {
         match self {
             Self::Created(_) => Some(Activity::once(Schema::START)),
@@ -284,21 +282,21 @@ pub struct Completed {
     /// The request that carried an idempotency key.
     #[n(5)]
     pub request: Option<RequestDigest>,
-    /// Where whoever did it is at home, if not where the step is controlled.
+    /// The home of the performer, if not where the step is controlled.
     #[n(6)]
     pub home: Option<DomainId>,
-    /// By which way it came, where that is known.
+    /// The channel of the request, if known.
     #[n(7)]
     pub channel: Option<Channel>,
 }
 
-/// By which way something came. A number and no enum: what an earlier release does not know yet it passes on.
+/// The channel of a request. A number and no enum: an earlier release passes on values it does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(transparent)]
 pub struct Channel(#[n(0)] pub u8);
 
 impl Channel {
-    /// The answer to a letter.
+    /// A reply by mail.
     pub const MAIL: Self = Self(0);
 
     pub fn name(self) -> String {
@@ -321,12 +319,12 @@ pub struct Answered {
     pub started_at: Timestamp,
     #[cbor(n(3), skip_if = "Vec::is_empty")]
     pub writes: Vec<(ElementId, Value)>,
-    /// The assignment that it is the result of.
+    /// The assignment that produced it.
     #[n(4)]
     pub lease: u64,
 }
 
-/// What an executor was given, and why it.
+/// An assignment to an executor, and its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(context_bound = "AsRef<RecordedAt>")]
 pub struct Assigned {
@@ -340,9 +338,8 @@ pub struct Assigned {
     pub why: String,
 }
 
-/// What a request with an idempotency key asked for, in short: the upper half stands for the key, the
-/// lower one for the content. It is compared with the one completion of an activity alone, so 32
-/// bits are enough of each.
+/// A digest of a request with an idempotency key: the upper half of the key, the lower one of the content. It
+/// is compared only with the one completion of an activity, so 32 bits of each suffice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(transparent)]
 pub struct RequestDigest(#[n(0)] pub u64);
@@ -357,17 +354,17 @@ impl RequestDigest {
     }
 }
 
-/// Who did it.
+/// The performer of an action.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 #[cbor(flat)]
 pub enum Performer {
-    /// Nobody in particular: the server itself, or a caller without an agent's name.
+    /// The server itself, or a caller without an agent's name.
     #[n(0)]
     System,
     #[n(1)]
     Agent(#[n(0)] AgentId),
-    /// A program that asked for the job. Records of older versions call executors so as well: compare by name
-    /// ([`Performer::program`]) where either may stand.
+    /// A program that polled the job. Older records also have executors as workers: compare by name
+    /// ([`Performer::program`]) where either is possible.
     #[n(2)]
     Worker(#[cbor(n(0), with = "shared_text")] Arc<str>),
     /// A service that was called.
@@ -389,7 +386,7 @@ impl Performer {
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat)]
 pub enum Incident {
-    /// The rule yields no agent of the present organisation.
+    /// The rule yields no agent of the current organisation.
     #[n(0)]
     NobodyCanDoIt {
         #[n(0)]
@@ -421,7 +418,7 @@ pub enum Incident {
         #[n(1)]
         error: String,
     },
-    /// The loop went round as often as its definition allows.
+    /// The loop repeated as often as its definition allows.
     #[n(5)]
     TooManyIterations {
         #[n(0)]
@@ -429,7 +426,7 @@ pub enum Incident {
     },
 }
 
-/// What an idempotency key was used for: the only event of the key's own stream.
+/// The use of an idempotency key: the only event of the key's stream.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat)]
 pub enum KeyEvent {
@@ -437,7 +434,7 @@ pub enum KeyEvent {
     Started {
         #[cbor(n(0), with = "instance_bytes")]
         instance: InstanceId,
-        /// Digest of what was asked for, to tell a repetition from another request.
+        /// Digest of the request, to tell a repetition from another request.
         #[n(1)]
         request: u64,
     },

@@ -1,7 +1,6 @@
-//! What `check` says about a definition or an organisation.
+//! The findings of `check` about a definition or an organisation.
 //!
-//! A finding is an error (it cannot be deployed) or a warning (it can), always with the place, the
-//! rule and what would mend it.
+//! A finding is an error (it cannot be deployed) or a warning (it can), always with the place, the rule and a hint.
 
 use std::fmt;
 
@@ -12,7 +11,7 @@ pub struct Span {
     pub column: u32,
 }
 
-/// Something with the place it was written at.
+/// A value with the place it was written at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Spanned<T> {
     pub value: T,
@@ -25,8 +24,8 @@ pub enum Severity {
     Warning,
 }
 
-/// The rule a finding speaks of. `Y1` is YAML that cannot be read, `Y2` a field or a value that a
-/// definition does not have, `Y3` a limit, `Y4` a field without effect; the others are those of the guide's page on checking.
+/// The rule that a finding refers to. `Y1` is YAML that cannot be read, `Y2` a field or a value that a definition
+/// does not have, `Y3` a limit, `Y4` a field without effect; the others are those of the guide's page on checking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
     Y1,
@@ -60,7 +59,7 @@ pub struct Finding {
     pub rule: Rule,
     /// What is wrong.
     pub message: String,
-    /// What would mend it.
+    /// How to correct it.
     pub hint: String,
 }
 

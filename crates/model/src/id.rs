@@ -1,7 +1,7 @@
-//! The names of things: instances, streams, steps, data elements, people.
+//! Ids and names: instances, streams, steps, data elements, people.
 //!
-//! Ids are inputs, never drawn here: the server draws them, the simulator seeds them. Their text
-//! forms are part of the public contract and round-trip exactly.
+//! Ids are inputs, never generated here: the server generates them, the simulator seeds them. Their text forms are
+//! part of the public contract and round-trip exactly.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,25 +9,25 @@ use std::sync::Arc;
 
 use minicbor::{Decode, Encode};
 
-/// A running or finished case of a process. Displays as `inst_` and 26 Crockford base-32 digits.
+/// A running or ended case of a process. Displays as `inst_` and 26 Crockford base-32 digits.
 ///
 /// Its bits are part of the persistent format, from the uppermost to the lowest:
 ///
 /// | bits | what |
 /// |---|---|
 /// | 48 | the milliseconds of its creation; the uppermost bit is clear, and not all bits are: other streams have those ids |
-/// | 32 | what tells instances of one millisecond apart, counting up: ids of one drawer sort by age |
-/// | 32 | its *spread*: a number that does not change, from which follows which server of a domain controls it there |
-/// | 16 | the number of the server that started it, so that anybody finds that one |
+/// | 32 | a counter within a millisecond: ids of one generator sort by age |
+/// | 32 | its *spread*: a constant that determines which server of a domain controls it |
+/// | 16 | the number of the server that started it, which can thus be found from the id |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceId(pub u128);
 
-/// An append-only sequence of records in a store: one for the site itself, one for its plans, one for what
-/// it starts periodically, one for what it has learned of executors, one per instance, one per idempotency key.
+/// An append-only sequence of records in a store: one for the site itself, one for its plans, one for periodic
+/// starts, one for learned speeds of executors, one per instance, one per idempotency key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u128);
 
-/// What a stream is about.
+/// The kind of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamKind {
     Site,
@@ -55,8 +55,8 @@ pub struct ElementId(#[n(0)] pub u32);
 #[cbor(transparent)]
 pub struct AgentId(#[cbor(n(0), with = "shared_text")] pub Arc<str>);
 
-/// A logical server: what controls steps, whatever machine it runs on just now. Numbered in the
-/// order in which servers joined the topology; numbers are never given again.
+/// A logical server: it controls steps, whatever process it runs in. Numbered in the order in which servers joined
+/// the topology; numbers are never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(transparent)]
 pub struct ServerId(#[n(0)] pub u16);
@@ -66,25 +66,24 @@ pub struct ServerId(#[n(0)] pub u16);
 #[cbor(transparent)]
 pub struct DomainId(#[n(0)] pub u16);
 
-/// The counters of all loops around a node, outermost first; empty outside of loops.
-/// The first iteration counts 0.
+/// The counters of all loops around a node, outermost first; empty outside of loops. The first iteration is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(transparent)]
 pub struct Iteration(#[n(0)] pub Vec<u32>);
 
 impl Iteration {
-    /// Within so many loops every counter below 255 has a number of its own.
+    /// Up to this depth of loops every counter below 255 has a number of its own.
     pub const NUMBERED_MAX: usize = 8;
 
-    /// One number for all counters: the later, the higher. Each gets its part of the bits; one that has outgrown
-    /// it stays at the most.
+    /// One number for all counters: later iterations have higher numbers. Each counter gets its part of the bits,
+    /// and saturates.
     pub fn number(&self) -> u64 {
         let bits = Self::bits(self.0.len());
         let most = (1_u64 << bits) - 1;
         self.0.iter().fold(0, |number, count| (number << bits) | u64::from(*count).min(most))
     }
 
-    /// The counters of so many loops, by their number.
+    /// The counters of nested loops, from their number.
     pub fn numbered(number: u64, loops: usize) -> Self {
         let bits = Self::bits(loops);
         let most = (1_u64 << bits) - 1;
@@ -97,7 +96,7 @@ impl Iteration {
     }
 }
 
-/// One execution of one step: the node and how often its loops have gone round.
+/// One execution of one step: the node and its iteration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct Activity {
     #[n(0)]
@@ -106,8 +105,8 @@ pub struct Activity {
     pub iteration: Iteration,
 }
 
-/// The public name of an activity: what a work item and a job are known by outside.
-/// Displays as `inst_…:approve`, inside of loops as `inst_…:give-drug:2.0`.
+/// The public id of an activity, for work items and jobs. Displays as `inst_…:approve`, inside of loops as
+/// `inst_…:give-drug:2.0`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ActivityId {
     pub instance: InstanceId,
@@ -127,19 +126,19 @@ impl StreamId {
     /// The site's own stream: definitions, organisations, tokens.
     pub const SITE: Self = Self(0);
 
-    /// What people were told by mail.
+    /// Sent mail.
     pub const MAIL: Self = Self(u128::MAX);
 
-    /// The plans of those at home at the server.
+    /// The plans of the server.
     pub const PLANS: Self = Self(u128::MAX - 1);
 
-    /// What came of periodic starts.
+    /// The outcomes of periodic starts.
     pub const SCHEDULES: Self = Self(u128::MAX - 2);
 
-    /// What was learned of executors: a cache, in the snapshot of a stream of one record.
+    /// Learned speeds of executors: a cache, in the snapshot of a stream of one record.
     pub const EXECUTORS: Self = Self(u128::MAX - 3);
 
-    /// The least id of an idempotency key: all instances lie below, all keys from here on.
+    /// The least id of an idempotency key: all instances are below, all keys from here on.
     pub const KEYS: Self = Self(1 << 127);
 
     /// The stream of an idempotency key, by a hash of the key.
@@ -199,7 +198,7 @@ impl InstanceId {
     pub const SPREAD_BITS: u32 = u32::BITS;
     pub const TIE_BITS: u32 = u32::BITS;
 
-    /// Puts an id together. Of the moment the lower 47 bits count: they last for 4,400 years.
+    /// Composes an id. The lower 47 bits of the moment count: they last for 4,400 years.
     pub fn new(created_ms: u64, tie: u32, spread: u32, server: ServerId) -> Self {
         let moment = u128::from(created_ms & (u64::MAX >> 17));
         let tied = moment << Self::TIE_BITS | u128::from(tie);
@@ -207,17 +206,17 @@ impl InstanceId {
         Self(spread << Self::SERVER_BITS | u128::from(server.0))
     }
 
-    /// When it was created, in milliseconds since 1970, by the clock of whoever drew the id.
+    /// When it was created, in milliseconds since 1970, by the clock of the server that generated the id.
     pub fn created_ms(self) -> u64 {
         (self.0 >> (Self::TIE_BITS + Self::SPREAD_BITS + Self::SERVER_BITS)) as u64
     }
 
-    /// From which follows which server of a domain controls it there.
+    /// Determines which server of a domain controls it.
     pub fn spread(self) -> u32 {
         (self.0 >> Self::SERVER_BITS) as u32
     }
 
-    /// The server that started it. Of one that started when its server was alone it says nothing.
+    /// The server that started it. Meaningless if its server was alone then.
     pub fn server(self) -> ServerId {
         ServerId((self.0 & u128::from(u16::MAX)) as u16)
     }
@@ -231,7 +230,7 @@ impl fmt::Display for InstanceId {
         for (place, digit) in digits.iter_mut().rev().enumerate() {
             *digit = CROCKFORD[((self.0 >> (place * 5)) & 31) as usize];
         }
-        // All at once: ids are written into nearly every answer.
+        // In one write: ids are in nearly every answer.
         f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }
 }
@@ -357,7 +356,7 @@ pub mod stream_bytes {
     }
 }
 
-/// Instances as one run of bytes, 16 for each, for `#[cbor(with = "…")]`.
+/// Instances as one byte string, 16 bytes for each, for `#[cbor(with = "…")]`.
 pub mod instance_list {
     use minicbor::{Decoder, Encoder};
 
@@ -437,7 +436,7 @@ mod tests {
         }
         let deep = Iteration(vec![254; Iteration::NUMBERED_MAX]);
         assert_eq!(Iteration::numbered(deep.number(), Iteration::NUMBERED_MAX), deep);
-        // What has outgrown its bits is still later than what has not.
+        // A saturated counter is still later than an unsaturated one.
         let (last, first) = (Iteration(vec![3, u32::MAX, 9, 9, 9]), Iteration(vec![4, 0, 0, 0, 0]));
         assert!(last.number() < first.number());
     }
@@ -450,7 +449,7 @@ mod tests {
         assert_eq!(id.server(), ServerId(0xBCDE));
         assert_eq!(InstanceId::new(0x0192_3456_789A, 0xBCDE_F012, 0x3456_789A, id.server()), id);
         assert_eq!(id.to_string(), "inst_01J8T5CY4TQKFF04HMASW9NF6Y");
-        // No moment makes an id that is not an instance's.
+        // No moment gives an id outside the range of instances.
         let last = InstanceId::new(u64::MAX, u32::MAX, u32::MAX, ServerId(u16::MAX));
         assert_eq!(StreamId::from(last).kind(), StreamKind::Instance(last));
     }

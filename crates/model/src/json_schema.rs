@@ -1,8 +1,8 @@
 //! The published JSON Schema of definitions, for editors and other programs.
 //!
 //! It describes the structure only: whatever it refuses `yaml::parse` refuses too, and the names,
-//! fields and limits come from there. What needs more than a look at one place (references, data
-//! flow, conditions) is left to `check`.
+//! fields and limits come from there. Checks that span several places (references, data flow,
+//! conditions) are left to `check`.
 
 use std::ops::RangeInclusive;
 
@@ -463,12 +463,12 @@ fn duration(description: &str, example: &str) -> Value {
     described(text, description, json!([example]))
 }
 
-/// Fields that only a person who decides has a use for.
+/// Fields that apply only to a person who decides.
 fn decider_fields() -> Value {
     json!({ "reads": ["who"], "at": ["who"], "takes": ["who"], "mail": ["who"] })
 }
 
-/// What letters show.
+/// The elements shown in letters.
 fn mail() -> Value {
     let names = json!({ "type": "array", "items": name(), "uniqueItems": true });
     let description =

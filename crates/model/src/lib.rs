@@ -1,4 +1,4 @@
-//! Words all of Legwork shares: ids, time, values, process definitions, events.
+//! The shared vocabulary of Legwork: ids, time, values, process definitions, events.
 //!
 //! Invariant: pure. No clock, no randomness, no files, no sockets; the same text gives the same
 //! schema, finding for finding and number for number.

@@ -1,11 +1,11 @@
-//! So many in so long: `10/s`, `600/m`, `1000/h`.
+//! Rates: `10/s`, `600/m`, `1000/h`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use minicbor::{Decode, Encode};
 
-/// A rate, as somebody wrote it.
+/// A rate, in the unit in which it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Rate {
     #[n(0)]
@@ -33,7 +33,7 @@ pub const RATE_MAX: u32 = 1_000_000;
 pub struct NoRate(String);
 
 impl Rate {
-    /// How far apart they are, in milliseconds.
+    /// The interval between two, in milliseconds.
     pub fn interval_ms(self) -> f64 {
         let per_ms = match self.per {
             Per::Second => 1_000.0,

@@ -1,7 +1,7 @@
 //! Who may do a step: the assignment language.
 //!
-//! A rule is text in the definition and a tree here. It names people only through the
-//! organisation and through who did earlier steps, so it can be evaluated wherever the history is.
+//! A rule is text in the definition and a tree here. It names people only through the organisation
+//! and through the performers of earlier steps, so it can be evaluated wherever the history is.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub enum Actors {
     OrgUnit(Arc<str>, UnitReach),
     OrgPosition(Arc<str>),
     Ability(Arc<str>),
-    /// `NodePerformingAgent(step)`: whoever did that step, in its latest iteration.
+    /// `NodePerformingAgent(step)`: the performer of that step, in its latest iteration.
     Performer(Arc<str>),
     /// `OrgUnitOf(NodePerformingAgent(step))`
     UnitOfPerformer(Arc<str>),
@@ -45,7 +45,7 @@ pub enum UnitReach {
 }
 
 impl Rule {
-    /// Visits every set of agents that is named directly, in the order of the text.
+    /// Visits every directly named set of agents, in the order of the text.
     pub fn for_each_actors<'r>(&'r self, visit: &mut impl FnMut(&'r Actors)) {
         match self {
             Self::Any(rules) | Self::All(rules) => {
@@ -59,7 +59,7 @@ impl Rule {
         }
     }
 
-    /// Whether it speaks of who did something earlier in the same instance.
+    /// Whether it refers to performers of earlier steps of the same instance.
     pub fn depends_on_history(&self) -> bool {
         let mut depends = false;
         self.for_each_actors(&mut |actors| {
@@ -70,7 +70,7 @@ impl Rule {
 }
 
 impl Actors {
-    /// The step whose performer they are, or are known by.
+    /// The step whose performer it refers to.
     pub fn performer_of(&self) -> Option<&Arc<str>> {
         match self {
             Self::Performer(step)
@@ -140,7 +140,7 @@ impl fmt::Display for Actors {
     }
 }
 
-/// A name as it stands in a rule: in quotes where it holds more than letters and digits.
+/// A name in a rule: quoted if it has more than letters and digits.
 struct Name<'n>(&'n str);
 
 impl fmt::Display for Name<'_> {
@@ -153,7 +153,7 @@ impl fmt::Display for Name<'_> {
     }
 }
 
-/// Whether a name in a rule may hold the character without being quoted.
+/// Whether a name in a rule may have the character without quotes.
 pub(crate) fn is_bare(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '@')
 }

@@ -54,7 +54,7 @@ pub enum SyntaxError {
 }
 
 impl SyntaxError {
-    /// Where in the rule; the beginning if the rule as a whole is meant.
+    /// The column in the rule; 1 for the rule as a whole.
     pub fn column(&self) -> u32 {
         match self {
             Self::Unexpected { column, .. }

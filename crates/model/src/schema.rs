@@ -20,7 +20,7 @@ pub struct Schema {
     pub process: Arc<str>,
     pub version: u32,
     pub title: Arc<str>,
-    /// What is done when the deadline of a case passes.
+    /// What happens when the deadline of a case passes.
     pub late: Late,
     pub nodes: Vec<Node>,
     pub elements: Vec<Element>,
@@ -170,7 +170,7 @@ pub struct LoopId(pub u32);
 pub struct Loop {
     pub start: NodeId,
     pub end: NodeId,
-    /// How many rounds are planned for a deadline.
+    /// The number of iterations planned for a deadline.
     pub rounds: u32,
 }
 
@@ -223,7 +223,7 @@ impl Schema {
         start.0..=end.0
     }
 
-    /// Whether `a` lies before `b` on a path of control and sync edges, within one iteration.
+    /// Whether `a` is before `b` on a path of control and sync edges, within one iteration.
     pub fn precedes(&self, a: NodeId, b: NodeId) -> bool {
         self.predecessors[b.0 as usize].contains(a.0)
     }
@@ -282,7 +282,7 @@ impl Node {
         }
     }
 
-    /// Whether its completion is an entry of the history; that of other nodes follows from those.
+    /// Whether its completion is an entry of the history; those of other nodes follow from entries.
     pub fn has_entry(&self) -> bool {
         match self.kind {
             NodeKind::Start
@@ -304,12 +304,12 @@ impl Node {
         if let NodeKind::Automatic { job, .. } = &self.kind { Some(job) } else { None }
     }
 
-    /// What an automatic step asks of its worker or executor.
+    /// The demands of an automatic step on its worker or executor.
     pub fn demand(&self) -> Option<&Demand<ElementId>> {
         if let NodeKind::Automatic { demand, .. } = &self.kind { Some(demand) } else { None }
     }
 
-    /// Whether something is decided here, by a person or by conditions.
+    /// Whether it is a decision, by a person or by conditions.
     pub fn is_decision(&self) -> bool {
         match self.kind {
             NodeKind::XorSplit { .. } | NodeKind::LoopEnd { .. } => true,
@@ -330,7 +330,7 @@ impl Node {
         if let NodeKind::LoopEnd { .. } = self.kind { self.loops.last().copied() } else { None }
     }
 
-    /// The branches of a block that begins here, also those in which nothing is done.
+    /// The branches of a block that begins here, including empty ones.
     pub fn branches(&self) -> &[Branch] {
         match &self.kind {
             NodeKind::AndSplit { branches } | NodeKind::XorSplit { branches, .. } => branches,
@@ -346,7 +346,7 @@ impl Node {
         }
     }
 
-    /// The answers a person can give when deciding here, in the order of their codes.
+    /// The possible answers of a person here, in the order of their codes.
     pub fn answers(&self) -> Vec<&str> {
         match &self.kind {
             NodeKind::XorSplit { branches, .. } => branches.iter().map(|b| &*b.name).collect(),

@@ -1,4 +1,4 @@
-//! Moments and lengths of time, as the history records them.
+//! Moments and durations, as the history records them.
 //!
 //! Time is an argument everywhere in the pure crates: nothing here reads a clock.
 
@@ -17,12 +17,12 @@ use crate::id::ParseError;
 pub struct Timestamp(#[n(0)] pub i64);
 
 impl Timestamp {
-    /// How long ago `earlier` was; zero if it lies ahead.
+    /// The time since `earlier`; zero if it is in the future.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// The moment that much later.
+    /// The moment later by a duration.
     pub fn plus(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
     }
@@ -62,7 +62,7 @@ impl FromStr for Timestamp {
 const UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-/// Reads a length such as `30s`, `15m`, `8h` or `2d`.
+/// Reads a duration such as `30s`, `15m`, `8h` or `2d`.
 pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
     let wrong = || ParseError {
         text: text.chars().take(64).collect(),
@@ -75,7 +75,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
     count.checked_mul(*millis).map(Duration::from_millis).ok_or_else(wrong)
 }
 
-/// Writes a length in the largest unit that holds it without a fraction.
+/// Writes a duration in the largest unit without a fraction.
 pub fn format_duration(length: Duration) -> String {
     let millis = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
     let fits = |&&(_, unit): &&(&str, u64)| millis >= unit && millis % unit == 0;

@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 
 /// The most bytes one value may take in its JSON form; larger content belongs in a file.
 pub const VALUE_BYTES_MAX: usize = 256 * 1024;
-/// How deeply the content of a `json` element may nest.
+/// The greatest depth of a `json` element.
 pub const JSON_DEPTH_MAX: usize = 64;
 
 /// The type of a data element.
@@ -41,7 +41,7 @@ pub enum Value {
     String(#[n(0)] String),
     #[n(4)]
     DateTime(#[n(0)] Timestamp),
-    /// Compact JSON text; kept as text because the engine never looks inside but in conditions.
+    /// Compact JSON text; kept as text because only conditions look inside.
     #[n(5)]
     Json(#[n(0)] String),
     /// Boxed: very many values are held in memory, and few of them are files.
@@ -49,7 +49,7 @@ pub enum Value {
     File(#[n(0)] Box<FileRef>),
 }
 
-/// A file whose content is stored apart, known by its content hash.
+/// A file whose content is stored separately, identified by its content hash.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct FileRef {
     #[cbor(n(0), with = "minicbor::bytes")]
@@ -62,7 +62,7 @@ pub struct FileRef {
     pub media_type: String,
 }
 
-/// JSON that does not fit the declared type.
+/// JSON that does not match the declared type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
     #[error("expected {expected}, found {found}")]
@@ -86,7 +86,7 @@ impl ValueType {
         Self::File,
     ];
 
-    /// The word used for it in definitions.
+    /// The word in definitions.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
@@ -176,7 +176,7 @@ impl Value {
         }
     }
 
-    /// The bytes of its content; of a file, of what is known of it.
+    /// The bytes of its content; of a file, of its description.
     pub fn content_bytes(&self) -> usize {
         match self {
             Self::Bool(_) => size_of::<bool>(),
@@ -248,7 +248,7 @@ pub fn unhex(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// Decimals as CBOR text: exact and free of any layout.
+/// Decimals as CBOR text: exact and independent of any layout.
 mod decimal {
     use super::Decimal;
     use minicbor::{Decoder, Encoder};

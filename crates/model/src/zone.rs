@@ -34,7 +34,8 @@ impl Zone {
         self.written(moment, "%F %H:%M") + self.mark()
     }
 
-    /// As `minute`, but rounded up: somebody who types the earliest possible time back must not be refused.
+    /// As `minute`, but rounded up, so that a reader who types the earliest possible time back is not
+    /// refused.
     pub fn minute_up(&self, moment: Timestamp) -> String {
         let up =
             moment.0.checked_add(MINUTE_MS - 1).map(|up| Timestamp(up - up.rem_euclid(MINUTE_MS)));
@@ -46,8 +47,8 @@ impl Zone {
         self.written(moment, "%F %T") + self.mark()
     }
 
-    /// From one moment to another, with the day once if it is the same:
-    /// `2026-03-01 10:30–12:00`, `2026-03-01 10:30–03-02 09:00`. What is over within a minute has no end.
+    /// From one moment to another, with the day once if both are on it: `2026-03-01 10:30–12:00`,
+    /// `2026-03-01 10:30–03-02 09:00`. A span within a minute has no end.
     pub fn span(&self, from: Timestamp, to: Timestamp) -> String {
         if self.minute(from) == self.minute(to) {
             return self.minute(from);

@@ -1,4 +1,4 @@
-//! Definitions that no file could hold: what does not hold together is told, never a panic.
+//! Inconsistent definitions that no file could have: they are reported, and never panic.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 /// One change somewhere in a definition.
 #[derive(Clone, Debug)]
 struct Change {
-    /// Which block it is about, in the order of the text.
+    /// The index of its block, in the order of the text.
     block: usize,
     kind: u8,
     name: String,

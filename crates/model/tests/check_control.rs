@@ -1,6 +1,6 @@
 //! Rules K1 to K6: blocks, branches, conditions and sync edges.
 //!
-//! A case is the steps of a process; beside it stands everything the check says of it.
+//! A case is the steps of a process, followed by all findings about it.
 
 mod check_support;
 
@@ -108,7 +108,7 @@ fn sync_edges_without_effect_or_with_too_much_are_warnings() {
   - steps: [{ step: b, job: b, requires: [a] }, { step: after-b, job: b }]
   - steps: [{ step: d, job: d, after: [b] }]
 "), @"8:43 warning K4: when `a` is skipped, `b` is skipped too, and with it everything that follows up to the end of the process -- write `after: [a]` if `b` shall go ahead without `a`");
-    // Whoever waits for it does so before its place is found.
+    // A step that waits for it does so before its place is found.
     assert_snapshot!(findings(GIVEN, r"
 - parallel: p
   branches:

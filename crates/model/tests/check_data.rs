@@ -1,6 +1,6 @@
-//! Rules D1 to D5: what is read has a value, and what is written is not lost.
+//! Rules D1 to D5: every read element has a value, and no write is lost.
 //!
-//! A case is the steps of a process; beside it stands everything the check says of it.
+//! A case is the steps of a process, followed by all findings about it.
 
 mod check_support;
 

@@ -1,4 +1,4 @@
-//! Checking ends soon for the largest definitions, and says so where it gives up.
+//! Checking ends soon for the largest definitions, and reports where it gives up.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use legwork_model::check::{self, ERRORS_MAX, POINTS_MAX, WARNINGS_MAX};
 use legwork_model::finding::{Finding, Rule, Severity};
 use legwork_model::yaml;
 
-/// Far above what anything takes, far below what could pass for a hang.
+/// Far above the usual time, far below what could pass for a hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn check(text: &str) -> Vec<Finding> {

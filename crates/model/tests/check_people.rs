@@ -1,6 +1,6 @@
-//! Rule Z3: rules ask only for the performers of steps done before.
+//! Rule Z3: rules refer only to performers of steps done before.
 //!
-//! A case is the steps of a process; beside it stands everything the check says of it.
+//! A case is the steps of a process, followed by all findings about it.
 
 mod check_support;
 

@@ -1,7 +1,7 @@
-//! What holds for every definition: correct ones pass, and what passes is correct in every run.
+//! Properties of every definition: correct ones pass, and those that pass are correct in every run.
 //!
-//! Runs are made by an interpreter of its own, which follows the rules of execution in their
-//! plainest form, takes branches at random and ends steps in any order.
+//! Runs are made by a separate interpreter, which follows the rules of execution in their plainest
+//! form, takes branches at random and ends steps in any order.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ fn errors(definition: &Definition) -> Vec<Finding> {
     findings.into_iter().filter(|finding| finding.severity == Severity::Error).collect()
 }
 
-/// Data at random, so that all rules about data are broken somewhere.
+/// Random data accesses, so that all rules about data are broken somewhere.
 const CARELESS: Options = Options {
     blocks_max: 16,
     depth_max: 3,
@@ -186,7 +186,7 @@ impl<'s> Run<'s> {
         all.filter(|node| self.state(*node) == state).collect()
     }
 
-    /// Activates and skips until nothing changes any more.
+    /// Activates and skips up to a fixpoint.
     fn settle(&mut self) {
         let mut changed = true;
         while changed {
@@ -312,7 +312,7 @@ impl<'s> Run<'s> {
                 for write in &one.writes {
                     if other.writes.iter().any(|w| w.element == write.element) {
                         let element = &self.schema.element(write.element).name;
-                        // Of several clashes of one step the first is told.
+                        // Of several conflicts of one step the first is reported.
                         self.wrongs.insert(vec![
                             format!("may write `{element}` at the same time"),
                             format!("step `{}`", one.name),
@@ -345,7 +345,7 @@ fn conditions(kind: &NodeKind) -> Vec<&legwork_model::condition::Condition> {
     }
 }
 
-/// The steps whose performers a rule speaks of.
+/// The steps whose performers a rule refers to.
 fn performers(rule: &Rule) -> Vec<String> {
     match rule {
         Rule::Any(rules) | Rule::All(rules) => rules.iter().flat_map(performers).collect(),

@@ -1,6 +1,6 @@
-//! Rules Z4 and Z5: places depend on steps done before, and all ways into a node agree on them.
+//! Rules Z4 and Z5: places depend on steps done before, and all paths into a node agree on them.
 //!
-//! A case is the steps of a process; beside it stands everything the check says of it.
+//! A case is the steps of a process, followed by all findings about it.
 
 mod check_support;
 
@@ -101,21 +101,21 @@ fn a_step_for_programs_may_be_where_its_executor_is() {
   at: executor
   branches: [{ name: x }, { name: y }]
 "), @r#"
-        1:32 error Z4: step `a` is done by a person, not by an executor -- name a domain, or write Domain(Actor(step)) for where somebody is at home
-        4:7 error Z4: choice `c` is done by a person, not by an executor -- name a domain, or write Domain(Actor(step)) for where somebody is at home
+        1:32 error Z4: step `a` is done by a person, not by an executor -- name a domain, or write Domain(Actor(step)) for the home of its performer
+        4:7 error Z4: choice `c` is done by a person, not by an executor -- name a domain, or write Domain(Actor(step)) for the home of its performer
         "#);
 }
 
 #[test]
 fn the_place_of_an_executor_is_spoken_of_by_the_name_of_its_step() {
-    // What comes after it is where it is, but whoever comes from `a` cannot know where that is.
+    // The step after it is at its place, but a sender at `a` cannot know that place.
     assert_snapshot!(findings("", r"
 - parallel: p
   branches:
   - steps: [{ step: a, job: j }]
   - steps: [{ step: b, job: j, at: executor }, { step: c, job: j, after: [a] }]
 "), @"4:56 error Z5: where step `c` is controlled depends on `b`, which is not known at the end of step `a`: branches that come together must agree on the place -- depend on a step before the branches part, or name a domain");
-    // Where to look for the executor of `c` depends on where `b` is.
+    // The place of the search for `c`'s executor depends on the place of `b`.
     assert_snapshot!(findings("", r"
 - parallel: p
   branches:

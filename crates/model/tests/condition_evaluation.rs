@@ -1,6 +1,6 @@
-//! What conditions mean over each type of data element, and what they are refused for.
+//! The meaning of conditions over each type of data element, and the reasons for refusals.
 //!
-//! Each case is a condition, the elements it is asked over, and the answer as text.
+//! Each case is a condition, its elements, and the answer as text.
 
 use std::collections::BTreeMap;
 

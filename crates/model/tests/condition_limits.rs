@@ -1,5 +1,5 @@
-//! Conditions come from anybody: whatever the text and the values, reading and evaluating them
-//! ends soon, never panics and never overflows the stack.
+//! Conditions are untrusted: reading and evaluating them ends soon, never panics and never
+//! overflows the stack, whatever the text and the values.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,12 +12,12 @@ use legwork_model::time::Timestamp;
 use legwork_model::value::{FileRef, Value, ValueType};
 use proptest::prelude::*;
 
-/// Half of what threads have by default.
+/// Half of the default stack of a thread.
 const STACK_BYTES: usize = 1024 * 1024;
-/// Far above what anything takes, far below what could pass for a hang.
+/// Far above the usual time, far below what could pass for a hang.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Reads, checks and evaluates a condition on a small stack; answers how far it got.
+/// Reads, checks and evaluates a condition on a small stack; returns how far it got.
 fn survive(source: &str, values: &BTreeMap<&'static str, Value>) -> Result<bool, ConditionError> {
     let started = Instant::now();
     let outcome = std::thread::scope(|scope| {
@@ -275,7 +275,8 @@ proptest! {
         let _ = survive(&source, &values);
     }
 
-    /// What passes the check of types fails at run time only over its values, not its types.
+    /// A condition that passes the check of types fails at run time only because of its values, not
+    /// its types.
     #[test]
     fn a_sound_condition_yields_true_or_false_or_fails_for_its_values(source in source()) {
         let values = BTreeMap::from([

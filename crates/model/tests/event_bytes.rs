@@ -1,4 +1,4 @@
-//! The bytes that events are stored as. They must never change: stores out there hold them.
+//! The stored bytes of events. They must never change: existing stores have them.
 //!
 //! A case that fails here is a change of the format, not a test to be adapted: give the new field
 //! or variant a new number instead.
@@ -62,7 +62,7 @@ fn values() -> Vec<(ElementId, Value)> {
     (0..).map(ElementId).zip(values).collect()
 }
 
-/// Holds an event of an instance to its bytes; all stand in a record of the same moment.
+/// Compares an event of an instance with its bytes; all are in a record of the same moment.
 fn check(event: Event, bytes: &str) {
     let record = Record { at: AT, events: vec![event] };
     let stored = record.to_bytes();
@@ -188,7 +188,7 @@ fn lifecycle() {
     );
 }
 
-/// The history of two steps, as another server tells it.
+/// The history of two steps, as another server sends it.
 fn entries() -> Vec<Entry> {
     let created = Created {
         process: "loan".into(),
@@ -577,7 +577,7 @@ fn plans() {
     check_plan(PlanEvent::Left(task), "8206845000000000000000000000000000000007050100");
 }
 
-/// The same for what happens to plans.
+/// The same for an event of a plan.
 fn check_plan(event: PlanEvent, bytes: &str) {
     let record = Record { at: Timestamp(0), events: vec![event] };
     let stored = record.to_bytes();

@@ -1,5 +1,5 @@
-//! Reading stored records: what was written comes back, what is damaged or foreign is refused,
-//! what a later program added is passed over.
+//! Reading stored records: written records come back, damaged or foreign ones are refused,
+//! additions of a later version are skipped.
 
 use legwork_model::event::{
     Completed, Created, Event, Incident, Performer, Record, RequestDigest, SiteEvent, TokenIssued,
@@ -202,7 +202,7 @@ fn lengths_that_are_not_there_are_refused_without_room_for_them() {
     ] {
         let bytes = [head, &HUGE].concat();
         assert!(read(&bytes).is_err(), "{what}");
-        // And with something behind it to begin reading.
+        // And with trailing bytes to read.
         assert!(read(&[&bytes[..], &[0x00; 64]].concat()).is_err(), "{what}");
     }
 }
@@ -226,7 +226,7 @@ fn fields_of_a_later_program_are_passed_over() {
     assert_eq!(read(&in_record(&event)), Ok(record.clone()));
     let whole = [&[0x83, 0x00, 0x81, 0x83, 0x05, 0x05, 0x01][..], &further].concat();
     assert_eq!(read(&whole), Ok(record));
-    // A further field of a completion, behind those that may be missing.
+    // A further field of a completion, after its optional fields.
     let completed = [
         0x82, 0x04, 0x89, 0x05, 0x81, 0x00, 0x00, 0x80, 0xF6, 0xF6, 0xF6, 0xF6, 0x83, 0x01, 0x02,
         0x03,
@@ -243,7 +243,7 @@ fn fields_of_a_later_program_are_passed_over() {
     };
     let expected = Record { at: Timestamp(0), events: vec![Event::Completed(expected)] };
     assert_eq!(read(&in_record(&completed)), Ok(expected.clone()));
-    // And the same without anything that may be missing.
+    // And the same without any optional field.
     assert_eq!(read(&in_record(&[0x82, 0x04, 0x83, 0x05, 0x81, 0x00, 0x00])), Ok(expected));
 }
 
@@ -254,7 +254,7 @@ fn what_is_not_a_record_is_refused_with_a_reason() {
         (&[0x81, 0x00], "decode error: not a record"),
         (&[0x00], "unexpected type u8 at position 0: expected array"),
         (&[0x82, 0x00, 0x80, 0x00], "it is followed by foreign bytes"),
-        // A variant of a later program.
+        // A variant of a later version.
         (&[0x82, 0x00, 0x81, 0x82, 0x18, 0x63, 0x00], "unknown enum variant 99"),
         (&[0x82, 0x00, 0x81, 0x80], "flat enum requires non-empty array"),
         (&[0x82, 0x00, 0x81, 0x82, 0x05, 0x05], "Event::Decided::code"),

@@ -112,8 +112,8 @@ fn examples_are_written_and_read_back() {
     }
 }
 
-// The numbers stand in stored histories. A difference here means that running cases can no longer
-// be read: mend the numbering, not the snapshot.
+// The numbers are in stored histories. A difference here means that running cases can no longer be
+// read: correct the numbering, not the snapshot.
 
 #[test]
 fn nodes_of_chemotherapy_keep_their_numbers() {

@@ -1,4 +1,4 @@
-//! Every mistake in a definition is told at its place, with its rule and what to write instead.
+//! Every mistake in a definition is reported at its place, with its rule and a hint.
 
 use insta::assert_snapshot;
 use legwork_model::yaml;
@@ -198,7 +198,7 @@ fn a_block_is_one_of_four() {
 }
 
 #[test]
-fn what_a_job_asks_of_whoever_does_it_is_a_number_or_an_element() {
+fn a_demand_of_a_job_is_a_number_or_an_element() {
     assert_snapshot!(in_steps(
         "  - { step: a, who: Agent(), size: 3, priority: 1, timeout: 1s }\n  \
          - { step: b, job: j, size: 0, priority: 10, timeout: soon }\n  \

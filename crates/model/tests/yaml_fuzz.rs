@@ -8,12 +8,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-/// Reads a text and holds the answer against the promises of `yaml::parse`.
+/// Reads a text and checks the result against the contract of `yaml::parse`.
 fn read(source: &str) -> Result<(), TestCaseError> {
     let (definition, findings) = yaml::parse(source);
     let errors = findings.iter().any(|finding| finding.severity == Severity::Error);
     prop_assert!(definition.is_some() || errors, "neither a definition nor a reason");
-    // One that says how many are not shown comes last.
+    // The count of unlisted findings comes last.
     let told = &findings[..findings.len().min(FINDINGS_MAX)];
     prop_assert!(told.is_sorted(), "findings are not in order: {:#?}", told);
     for finding in &findings {
@@ -31,7 +31,7 @@ fn read(source: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// One change to a text, at a place given as a share of its length.
+/// One change to a text, at a place given as a fraction of its length.
 #[derive(Clone, Debug)]
 enum Change {
     Delete(Index, usize),

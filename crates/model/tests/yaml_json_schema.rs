@@ -61,7 +61,7 @@ fn examples_are_valid() {
     }
 }
 
-/// The examples inside of the schema are what editors offer: they must fit their own place.
+/// The examples in the schema are offered by editors: each must be valid at its place.
 #[test]
 fn examples_inside_the_schema_are_valid() {
     fn walk(schema: &Value, root: &Value) {
@@ -83,7 +83,7 @@ fn examples_inside_the_schema_are_valid() {
     walk(&schema, &schema);
 }
 
-/// Each is refused by the schema, and by the reader.
+/// Refused by the schema, and by the reader.
 const REFUSED: &[&str] = &[
     // The head.
     "[]",
@@ -183,7 +183,7 @@ fn what_the_schema_refuses_the_reader_refuses() {
     }
 }
 
-/// Each is fine with the schema and with the reader.
+/// Accepted by the schema and by the reader.
 const ACCEPTED: &[&str] = &[
     "{ process: p, steps: [] }",
     "{ process: p, title: T, data: { a: int, b: { type: file, title: B } }, start: [a, b?], result: [a], steps: [] }",

@@ -7,10 +7,10 @@ use legwork_model::compile::compile;
 use legwork_model::finding::{Finding, Rule};
 use legwork_model::yaml::{self, report, tree};
 
-/// Far more than any of these take, and far less than one that blows up would.
+/// Far above the usual time, and far below exponential behaviour.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The findings of a text, all of which must be about limits or about what the text is.
+/// The findings of a text, all of which must be about limits or the kind of the text.
 fn refusal(source: &str) -> Vec<Finding> {
     let began = Instant::now();
     let (definition, findings) = yaml::parse(source);
@@ -48,7 +48,7 @@ fn a_million_levels_are_refused_by_their_depth_or_size() {
     for opening in ["[", "{a: ", "- ", "? ", "a: {b: ["] {
         let levels = 1_000_000;
         check(&opening.repeat(levels), Rule::Y3, "");
-        // As deep as fits into a file that is not too large by itself.
+        // As deep as possible in a file within the size limit.
         let levels = (tree::SOURCE_BYTES_MAX - 64) / opening.len();
         check(&opening.repeat(levels), Rule::Y3, "nested deeper than");
         refusal(&format!("process: p\nsteps: {}", opening.repeat(levels)));

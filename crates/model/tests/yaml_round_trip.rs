@@ -1,4 +1,4 @@
-//! What is written as YAML reads as the same definition; what is generated keeps its promises.
+//! A written definition reads as the same one; generated definitions keep their invariants.
 
 use legwork_model::arbitrary::{Options, cases, definition};
 use legwork_model::compile::compile;
@@ -29,7 +29,7 @@ fn detailed() -> Options {
     Options { details: true, data_rules: false, ..Options::default() }
 }
 
-/// A definition as text, every place in it left out.
+/// A definition as text, without places.
 fn without_places(definition: &Definition) -> String {
     let text = format!("{definition:#?}");
     let is_place = |line: &str| ["line:", "column:"].iter().any(|f| line.trim().starts_with(f));

@@ -1,6 +1,6 @@
 //! Random server assignments for random definitions.
 //!
-//! What is generated keeps the rules Z4 and Z5: every way into a node comes to the same place.
+//! Generated definitions keep the rules Z4 and Z5: all paths into a node lead to the same place.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

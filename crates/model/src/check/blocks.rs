@@ -1,6 +1,6 @@
 //! Rules K1, K3 and K6 as far as the blocks alone tell: branches, guards, empty bodies.
 //!
-//! Blocks nest by construction; what can still be wrong is what is missing in them.
+//! Blocks nest by construction; only missing parts can be wrong.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! Rules K6 and K3: exactly one branch of a choice matches, and every branch and loop end can.
 //!
 //! Decided exactly where conditions compare elements with literals, by evaluating the conditions
-//! themselves; elsewhere the author is warned what happens at run time.
+//! themselves; elsewhere the author is warned of the behaviour at run time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -61,20 +61,20 @@ struct Case<'d> {
     condition: &'d Spanned<Condition>,
 }
 
-/// What evaluating all points has shown so far.
+/// The result of evaluating all points so far.
 struct Outcome {
     /// For each case, whether any point satisfies it.
     taken: Vec<bool>,
     /// Whether any point satisfies none.
     otherwise: bool,
-    /// Pairs of cases already told to overlap.
+    /// Pairs of cases already reported as overlapping.
     overlaps: BTreeSet<(usize, usize)>,
-    /// Cases already told to fail.
+    /// Cases already reported as failing.
     failing: BTreeSet<usize>,
 }
 
 impl Checks<'_> {
-    /// Whether rule D3 had nothing to say about a condition.
+    /// Whether rule D3 had no finding about a condition.
     fn is_sound(&self, condition: &Spanned<Condition>) -> bool {
         condition.value.problems(|name| self.kind_of(name)).is_empty()
     }
@@ -98,7 +98,7 @@ impl Checks<'_> {
         });
         let samples = match self.samples(node, cases.iter().map(|case| &case.condition.value)) {
             Ok(samples) => samples,
-            // One condition and `otherwise` always part everything in two.
+            // One condition and `otherwise` always cover everything without overlap.
             Err(_) if cases.len() == 1 && otherwise.is_some() => return,
             Err(why) => return warn_unproven(choice, &why, report),
         };
@@ -128,7 +128,7 @@ impl Checks<'_> {
         conditions: impl Iterator<Item = &'d Condition> + Clone,
     ) -> Result<Samples, Undecidable> {
         let element = |name: &str| self.schema.element_named(name);
-        // What is not compared with null has a value here, by rule D1.
+        // An element that is not compared with null has a value here, by rule D1.
         let tested = |name: &str| {
             conditions.clone().any(|c| c.null_tested().iter().any(|tested| **tested == *name))
         };
@@ -177,7 +177,7 @@ impl Checks<'_> {
         }
     }
 
-    /// Whether anything in the loop changes what its end depends on.
+    /// Whether a step in the loop changes what its end depends on.
     fn check_changes(&self, node: NodeId, l: &Loop, report: &mut Report) {
         let Until::Condition(until) = &l.until else { return };
         let Some(start) = self.schema.node(node).partner else { return };
@@ -257,8 +257,8 @@ fn try_all(
     outcome
 }
 
-/// Whether a condition reads, without asking for `null`, what has no value at this point: D1 has
-/// told that already.
+/// Whether a condition reads an element without a value at this point, without a test for `null`:
+/// D1 has reported that already.
 fn is_missing_read(condition: &Condition, point: &Point<'_>) -> bool {
     let asks = |name: &Arc<str>| condition.null_tested().contains(name);
     condition.variables().iter().any(|name| point.value(name).is_none() && !asks(name))

@@ -1,7 +1,7 @@
-//! Rules D1 to D5: every value that is read is there, nothing is overwritten by chance.
+//! Rules D1 to D5: every value that is read exists, and no value is overwritten by chance.
 //!
-//! The elements a condition names are mandatory reads of its choice or loop, except those that
-//! the condition itself compares with `null`: it says what to do without them.
+//! The elements a condition names are mandatory reads of its choice or loop, except those that the
+//! condition itself compares with `null`: they handle the missing value.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::schema::Schema;
 use crate::value::ValueType;
 use crate::yaml::nearest;
 
-/// How many later writers of an element are looked at to find one that certainly overwrites it.
+/// How many later writers of an element are checked for one that certainly overwrites it.
 const OVERWRITERS_MAX: usize = 8;
 
 /// D3: reports conditions whose types do not go together.
@@ -105,7 +105,7 @@ struct Access {
     span: Span,
 }
 
-/// Who reads and who writes one element, in the order of the text.
+/// The readers and the writers of one element, in the order of the text.
 #[derive(Default)]
 struct Traffic {
     reads: Vec<Access>,
@@ -263,7 +263,7 @@ impl Checked<'_> {
         (why, hint)
     }
 
-    /// What to write if it is fine that the element has no value.
+    /// The hint for the case that a missing value is acceptable.
     fn optional_hint(&self, reader: NodeId) -> String {
         let name = self.name;
         if conditions(self.places.origin(reader)).is_empty() {
@@ -300,7 +300,7 @@ impl Checked<'_> {
         }
     }
 
-    /// D5: only where it is certain that nobody ever sees the value.
+    /// D5: only where it is certain that the value is never read.
     fn check_overwritten(&self, report: &mut Report) {
         let nodes = self.schema.nodes.len();
         let mut readers = Set::new(nodes);
@@ -336,7 +336,7 @@ impl Checked<'_> {
         same_loops && no_choice && !self.facts.may_be_killed_between(first, second)
     }
 
-    /// D4 and D5: elements nobody writes or nobody uses at all.
+    /// D4 and D5: elements that are never written or never used.
     fn check_used(&self, report: &mut Report) {
         let Some(element) = self.places.definition.data.get(self.id.0 as usize) else { return };
         let span = element.name.span;

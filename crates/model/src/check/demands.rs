@@ -1,5 +1,5 @@
-//! Rules D1 and D3 for what a job asks of whoever does it: a size or a priority that stands in a data
-//! element is a number, and one that the step reads.
+//! Rules D1 and D3 for the demands of a job: a size or a priority in a data element is a number, and
+//! the step reads the element.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! What is certain when a node starts: which steps are done and which elements have a value.
 //!
-//! Everything here is said under the assumption that the node does run. It follows the blocks: a
-//! sequence and a parallel add up, a choice keeps what all its branches agree on, a loop runs its
-//! body at least once. Sync edges add what they guarantee: a strict one that its source was done,
-//! a soft one only that its source is settled, done or skipped.
+//! All facts assume that the node does run. They follow the blocks: a sequence and a parallel add
+//! up, a choice keeps what all its branches agree on, a loop runs its body at least once. Sync
+//! edges add what they guarantee: a strict one that its source was done, a soft one only that its
+//! source is settled, done or skipped.
 
 use super::places::{Frame, FrameKind, Places};
 use crate::id::{ElementId, NodeId};
@@ -185,9 +185,9 @@ impl<'s> Facts<'s> {
         set
     }
 
-    /// What is settled once a sync edge lets its target go: what is both when the source was done
-    /// and whenever it may have been skipped instead. A branch not taken is skipped as a whole,
-    /// as soon as the choice is made, without waiting for what its steps would have waited for.
+    /// What is settled once a sync edge releases its target: everything settled both when the
+    /// source was done and whenever it may have been skipped instead. A branch not taken is skipped
+    /// as a whole when the choice is made, without waiting for the predecessors of its steps.
     fn settled_over(&self, edge: &SyncEdge, to: NodeId) -> Set {
         let mut set = self.settled_after(edge.from);
         let Some((depth, _)) = self.places.parting(edge.from, to) else { return set };
@@ -221,7 +221,7 @@ impl<'s> Facts<'s> {
     }
 }
 
-/// All nodes, each after those it waits for.
+/// All nodes in topological order.
 fn order(schema: &Schema) -> Vec<NodeId> {
     let waits = |node: &Node| node.incoming.len() + node.sync_in.len();
     let mut waiting: Vec<usize> = schema.nodes.iter().map(waits).collect();

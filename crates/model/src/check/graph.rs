@@ -1,14 +1,14 @@
-//! Rules K1 to K5 as invariants of the compiled graph: a second pair of eyes on `compile`.
+//! Rules K1 to K5 as invariants of the compiled graph: a second check of `compile`.
 //!
-//! A definition cannot break these, only a mistake in the program could. Whoever is about to keep
-//! a schema for good asks here once more.
+//! A definition cannot break these, only a mistake in the program could. They are checked once more
+//! before a schema is stored for good.
 
 use std::collections::BTreeSet;
 
 use crate::id::NodeId;
 use crate::schema::{Decision, LoopId, Node, NodeKind, Schema};
 
-/// Everything about a graph that breaks the rules; empty for every graph that `compile` draws.
+/// All violations of a graph; empty for every graph that `compile` draws.
 pub fn graph(schema: &Schema) -> Vec<String> {
     let mut broken = Vec::new();
     if !check_numbers(schema, &mut broken) {
@@ -24,7 +24,7 @@ pub fn graph(schema: &Schema) -> Vec<String> {
     broken
 }
 
-/// Numbers are places; without that nothing else can be looked up.
+/// Numbers are indices; without that no other check is possible.
 fn check_numbers(schema: &Schema, broken: &mut Vec<String>) -> bool {
     let count = schema.nodes.len() as u32;
     let known = |id: &NodeId| id.0 < count;

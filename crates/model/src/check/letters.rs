@@ -1,4 +1,5 @@
-//! Rules D1 and D3 for what letters show: elements that the step reads, and that fit into a line of text.
+//! Rules D1 and D3 for the data shown in letters: elements that the step reads, and that fit into a line
+//! of text.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use crate::definition::{ChoiceBy, Until, Use, Work};
 use crate::finding::{Rule, Spanned};
 use crate::value::ValueType;
 
-/// The step or block, what it reads, and what its letters are to show.
+/// The step or block, its reads, and the elements shown in its letters.
 type Shown<'d> = (&'d str, &'d [Use], &'d [Spanned<Arc<str>>]);
 
 pub(super) fn check(places: &Places<'_>, report: &mut Report) {

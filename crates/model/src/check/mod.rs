@@ -1,4 +1,4 @@
-//! Says whether a definition is correct: what would go wrong when it runs, and what would mend it.
+//! Checks whether a definition is correct: what would go wrong when it runs, and how to correct it.
 //!
 //! A definition without an error here cannot get stuck, read data that is not there, lose an
 //! update, or ask for the performer of a step that was not done. Where that cannot be proven the
@@ -49,7 +49,7 @@ fn check_into(definition: &Definition, report: &mut Report) {
     letters::check(&places, report);
     undo::check(&places, report);
     if report.has_errors() {
-        // Names or blocks that do not hold together: whatever else could be said follows from it.
+        // With broken names or blocks, every further finding would follow from those.
         return;
     }
     data::check_types(definition, report);
@@ -62,7 +62,7 @@ fn check_into(definition: &Definition, report: &mut Report) {
     choices::check(&schema, &places, &facts, report);
 }
 
-/// Draws the graph without the sync edges that are wrong, so that the rest can be checked too.
+/// Draws the graph without the wrong sync edges, so that the rest can be checked too.
 fn draw(definition: &Definition, places: &Places<'_>, report: &mut Report) -> Option<Schema> {
     let mut sound = definition.clone();
     without_syncs(&mut sound.steps);
@@ -82,7 +82,7 @@ fn without_syncs(blocks: &mut [Block]) {
 }
 
 impl Report {
-    /// Names were checked and cycles removed, so compiling cannot fail; if it does, that is told
+    /// Names were checked and cycles removed, so compiling cannot fail; a failure is reported
     /// rather than hidden.
     fn unexpected(&mut self, error: &crate::compile::CompileError) {
         let hint = "this is a mistake in the check itself; please report it";

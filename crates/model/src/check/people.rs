@@ -1,4 +1,4 @@
-//! Rule Z3: a rule speaks only of the performers of steps that people have certainly done before.
+//! Rule Z3: a rule refers only to performers of steps that people have certainly done before.
 //!
 //! Whether the organisation has the roles and units a rule names is checked where the organisation
 //! is known.
@@ -22,7 +22,7 @@ pub(super) fn check(schema: &Schema, places: &Places<'_>, facts: &Facts<'_>, rep
                 if let Work::Manual { who } = work {
                     check_rule(who, node, None, schema, places, facts, report);
                 }
-                // What undoes a step may also be up to whoever did it.
+                // The step that undoes a step may also refer to the performer of that step.
                 if let Some(Work::Manual { who }) = undo {
                     check_rule(who, node, Some(node), schema, places, facts, report);
                 }

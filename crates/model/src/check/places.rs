@@ -1,4 +1,4 @@
-//! Where each node of the graph stands in the definition: its text place and the blocks around it.
+//! The position of each node in the definition: its span and the blocks around it.
 //!
 //! Walks the definition in the order in which `compile` numbers the nodes; both rest on the
 //! documented numbering of `schema`.
@@ -13,16 +13,16 @@ use crate::definition::{
 use crate::finding::{Rule, Span, Spanned};
 use crate::id::NodeId;
 
-/// What a node was made from.
+/// The origin of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Origin<'d> {
     Start,
     Step(&'d Step),
     Parallel(&'d Parallel),
     Choice(&'d Choice),
-    /// The end of a loop, where it is decided whether to go round again.
+    /// The end of a loop, where the repetition is decided.
     Loop(&'d Loop),
-    /// A join, the start of a loop, or where the place of a step is found: nobody does anything there.
+    /// A join, the start of a loop, or the node that locates a step: nobody does work there.
     Silent(&'d Spanned<Arc<str>>),
     End,
 }
@@ -50,7 +50,7 @@ pub(super) struct Places<'d> {
     /// The blocks around each node, outermost first.
     frames: Vec<Vec<Frame>>,
     by_name: BTreeMap<&'d str, NodeId>,
-    /// The nodes of each branch: the first and the one after the last.
+    /// The nodes of each branch: the first and the one past the last.
     branches: BTreeMap<(NodeId, usize), (NodeId, NodeId)>,
 }
 
@@ -146,12 +146,12 @@ impl<'d> Places<'d> {
         &self.frames[node.0 as usize]
     }
 
-    /// The node a rule or a sync edge means by this name.
+    /// The node that a rule or a sync edge means by this name.
     pub(super) fn named(&self, name: &str) -> Option<NodeId> {
         self.by_name.get(name).copied()
     }
 
-    /// The innermost block that holds two nodes in different branches, and at which depth it is.
+    /// The innermost block that has two nodes in different branches, and its depth.
     pub(super) fn parting(&self, a: NodeId, b: NodeId) -> Option<(usize, Frame)> {
         let (a, b) = (self.frames(a), self.frames(b));
         let depth = a.iter().zip(b).take_while(|(a, b)| a == b).count();
@@ -159,7 +159,7 @@ impl<'d> Places<'d> {
         (a.block == b.block).then_some((depth, *a))
     }
 
-    /// How a finding speaks of a node.
+    /// The name of a node in a finding.
     pub(super) fn call(&self, node: NodeId) -> String {
         match self.origin(node) {
             Origin::Start => "`start`".to_owned(),
@@ -203,7 +203,7 @@ impl<'d> Places<'d> {
         branches.get(frame.branch).map_or("", |branch| &branch.name.value)
     }
 
-    /// What a node reads and writes by name.
+    /// The reads and writes of a node by name.
     pub(super) fn uses(&self, node: NodeId) -> (&'d [Use], &'d [Use]) {
         match self.origin(node) {
             Origin::Start => (&[], &self.definition.start),
@@ -218,7 +218,7 @@ impl<'d> Places<'d> {
     }
 }
 
-/// Reports names that are missing or taken twice. Text that was read from YAML has none of them.
+/// Reports names that are missing or duplicate. A definition read from YAML has none.
 pub(super) fn check_names(definition: &Definition, report: &mut Report) {
     let mut elements: BTreeMap<&str, Span> = BTreeMap::new();
     for element in &definition.data {

@@ -1,10 +1,10 @@
-//! Collects findings, so many that nobody would read more, and never loses that there are errors.
+//! Collects findings up to a readable number, and never loses that there are errors.
 
 use crate::finding::{Finding, Rule, Severity, Span};
 
-/// The most errors that are told; the rest is counted.
+/// The most errors that are listed; the rest is counted.
 pub const ERRORS_MAX: usize = 100;
-/// The most warnings that are told; the rest is counted.
+/// The most warnings that are listed; the rest is counted.
 pub const WARNINGS_MAX: usize = 100;
 
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl Report {
         }
     }
 
-    /// Whether no further error would be told: no need to find out more about it.
+    /// Whether no further error would be listed: more checks are pointless.
     pub(super) fn errors_are_full(&self) -> bool {
         self.errors >= ERRORS_MAX
     }

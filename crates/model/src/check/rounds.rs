@@ -1,24 +1,24 @@
-//! Rule K5 as far as deadlines are planned: how many rounds of its loops a definition has planned.
+//! Rule K5 for planned deadlines: how many loop iterations a definition plans.
 //!
-//! Every step is promised once for each round, so that rounds of loops within loops soon are too many.
+//! Every step is promised once per iteration, so nested loops soon have too many.
 
 use super::report::Report;
 use crate::definition::{Block, ChoiceBy, Definition, Loop, Until};
 use crate::finding::Rule;
 use crate::id::Iteration;
 
-/// So many steps more than without rounds are planned at most: one for each round of each step after the first.
+/// The most steps that planned iterations add: one for each iteration of each step after the first.
 const MORE_MAX: u64 = 500;
 
-/// What lies in some blocks.
+/// The contents of some blocks.
 #[derive(Clone, Copy, Default)]
 struct Weight<'d> {
-    /// Steps that somebody has to do, and how many more they are in all planned rounds.
+    /// Steps with work, and how many more there are in all planned iterations.
     steps: u64,
     more: u64,
-    /// How many loops lie one inside the other, those around counted.
+    /// The depth of nested loops, those around included.
     depth: usize,
-    /// The loop that is the most of it.
+    /// The loop that adds most.
     most: Option<(u64, &'d Loop)>,
 }
 
@@ -36,7 +36,7 @@ impl<'d> Weight<'d> {
         }
     }
 
-    /// The same, gone round as often as planned.
+    /// The same, repeated as often as planned.
     fn in_rounds_of(self, l: &'d Loop) -> Self {
         let all = self.steps.saturating_add(self.more).saturating_mul(u64::from(l.rounds));
         let more = all.saturating_sub(self.steps);

@@ -1,8 +1,8 @@
-//! Values that tell conditions apart: enough of them to decide what holds for all values.
+//! Sample values of conditions: enough of them to decide for all values.
 //!
 //! Where conditions only compare elements with literals, their truth is constant between the
-//! literals. One value for each literal, one between neighbours and one beyond each end then stand
-//! for all there are.
+//! literals. One value for each literal, one between neighbours and one beyond each end then
+//! represent all values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -137,9 +137,9 @@ struct Literals<'c> {
     of: BTreeMap<&'c str, (ValueType, Vec<Literal>)>,
 }
 
-/// `None` throughout: the condition does more than can be decided here.
+/// Returns `None` if the condition does more than can be decided here.
 impl<'c> Literals<'c> {
-    /// Goes through something that yields true or false.
+    /// Visits an expression that yields true or false.
     fn truth(&mut self, expression: &'c IdedExpr) -> Option<()> {
         match &expression.expr {
             Expr::Literal(LiteralValue::Boolean(_)) => Some(()),
@@ -188,7 +188,8 @@ impl<'c> Literals<'c> {
         }
     }
 
-    /// Notes that an element, or something true or false, is compared with a literal.
+    /// Records that an element, or an expression that yields true or false, is compared with a
+    /// literal.
     fn note(&mut self, compared: &'c IdedExpr, literal: Literal) -> Option<()> {
         let Expr::Ident(name) = &compared.expr else {
             return matches!(literal, Literal::Bool).then(|| self.truth(compared)).flatten();
@@ -270,7 +271,7 @@ fn values(kind: ValueType, literals: &[Literal]) -> Vec<Value> {
         ValueType::Int => around_integers(literals).into_iter().map(Value::Int).collect(),
         ValueType::Decimal => around_decimals(literals).into_iter().map(Value::Decimal).collect(),
         ValueType::String => around_texts(literals).into_iter().map(Value::String).collect(),
-        // Others than those conditions can speak of have no place in any of them.
+        // Moments that conditions cannot express need no sample.
         ValueType::DateTime => around_integers(literals)
             .into_iter()
             .map(Timestamp)
@@ -345,7 +346,7 @@ fn around_texts(literals: &[Literal]) -> Vec<String> {
         .collect();
     // The very next text after each: nothing lies between the two.
     let next: Vec<String> = texts.iter().map(|text| format!("{text}\0")).collect();
-    // First one that reads well in a finding, and the least there is.
+    // First one that reads well in a finding, and the least possible one.
     texts.extend(["something else".to_owned(), String::new()]);
     texts.extend(next);
     let mut seen = BTreeSet::new();

@@ -1,5 +1,5 @@
-//! Rules Z4 and Z5: a server assignment speaks of a step that is certainly done, and comes to the
-//! same place on every way into a node.
+//! Rules Z4 and Z5: a server assignment refers to a step that is certainly done, and leads to the
+//! same place on every path into a node.
 //!
 //! Whether the topology has the domains an assignment names is checked where the topology is known.
 
@@ -36,7 +36,7 @@ fn assignment<'d>(origin: Origin<'d>) -> Option<&'d Spanned<Assignment>> {
     }
 }
 
-/// Z4: the step it depends on is done, by a person or a worker where its actor counts.
+/// Z4: the referenced step is done, by a person or a worker if its actor counts.
 fn check_known(
     at: &Spanned<Assignment>,
     id: NodeId,
@@ -50,7 +50,7 @@ fn check_known(
         Place::Executor if schema.node(id).job().is_some() => return,
         Place::Executor => {
             let message = format!("{} is done by a person, not by an executor", places.call(id));
-            let hint = "name a domain, or write Domain(Actor(step)) for where somebody is at home";
+            let hint = "name a domain, or write Domain(Actor(step)) for the home of its performer";
             report.error(at.span, Rule::Z4, message, hint);
             return;
         }
@@ -80,7 +80,7 @@ fn check_known(
     }
 }
 
-/// Z5: whoever comes over one of several edges knows what the place depends on.
+/// Z5: on each of several incoming edges, the sender knows what the place depends on.
 fn check_ways(
     node: &Node,
     schema: &Schema,
@@ -93,8 +93,8 @@ fn check_ways(
         return;
     }
     let control = node.incoming.iter().map(|edge| (edge.from, edge.from));
-    // The source of a sync edge may be skipped long before its turn: by then only what precedes the
-    // parallel block is sure to be known.
+    // The source of a sync edge may be skipped long before its turn: then only the predecessors of
+    // the parallel block are certainly known.
     let syncs = node.sync_in.iter().map(|edge| {
         let parallel = places.parting(edge.from, node.id);
         (edge.from, parallel.map_or(edge.from, |(_, frame)| frame.block))
@@ -114,10 +114,11 @@ fn check_ways(
     }
 }
 
-/// What cannot be placed, and what to do about it.
+/// The node that cannot be placed, and the hint.
 fn whose_place(node: &Node, schema: &Schema, places: &Places<'_>) -> (String, String) {
     if matches!(node.kind, NodeKind::Locate) {
-        // It is where the step before it is: whoever looks for an executor must be somewhere.
+        // The node that locates a step is at the place of its predecessor: the search for an
+        // executor needs a place itself.
         let name = places.call(schema.known_as(node.id).id);
         let hint = format!("name a domain for {name}, or for the step before it");
         return (format!("where the executor of {name} is looked for"), hint);
@@ -126,7 +127,8 @@ fn whose_place(node: &Node, schema: &Schema, places: &Places<'_>) -> (String, St
     (format!("where {} is controlled", places.call(target(node, schema))), hint)
 }
 
-/// What the author wrote the place at: a join and the start of a loop take it from the step after.
+/// The node that the author gave the place to: a join and the start of a loop take it from the step
+/// after.
 fn target(node: &Node, schema: &Schema) -> NodeId {
     let next = node.outgoing.first().map(|next| schema.node(*next));
     next.filter(|next| !node.has_entry() && next.control == node.control)

@@ -1,6 +1,6 @@
 //! Rule K4: sync edges order steps of different branches of a parallel, and nothing else.
 //!
-//! What `check` answers are the edges to leave out; without them the graph has no cycle.
+//! `check` returns the edges to leave out; without them the graph has no cycle.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -25,11 +25,11 @@ struct Edge<'d> {
     to: NodeId,
     sync: &'d Sync,
     step: &'d Step,
-    /// Whether the same is written before.
+    /// Whether the same edge is written before.
     is_repeated: bool,
 }
 
-/// Reports sync edges that may not be; answers them by the names of their ends.
+/// Reports forbidden sync edges; returns them by the names of their ends.
 pub(super) fn check(
     sequence: &Schema,
     places: &Places<'_>,
@@ -50,7 +50,7 @@ pub(super) fn check(
     wrong
 }
 
-/// Reports sync edges that do nothing, or more than an author would expect.
+/// Reports sync edges that have no effect, or more effect than an author would expect.
 pub(super) fn check_effects(
     schema: &Schema,
     places: &Places<'_>,
@@ -106,7 +106,7 @@ fn edges<'d>(places: &Places<'d>) -> Vec<Edge<'d>> {
     edges
 }
 
-/// Why an edge may not be where it is, and what to do about it.
+/// Why an edge is not allowed here, and the hint.
 fn misplaced(edge: &Edge<'_>, sequence: &Schema, places: &Places<'_>) -> Option<(String, String)> {
     let (from, to) = (&edge.sync.from.value, &edge.step.name.value);
     if edge.from == edge.to {
@@ -151,7 +151,7 @@ fn misplaced(edge: &Edge<'_>, sequence: &Schema, places: &Places<'_>) -> Option<
     None
 }
 
-/// Reports each cycle once; answers the sync edges to leave out, at least those on cycles.
+/// Reports each cycle once; returns the sync edges to leave out, at least those on cycles.
 fn check_cycles(
     sequence: &Schema,
     places: &Places<'_>,
@@ -201,7 +201,7 @@ fn stuck(sequence: &Schema, syncs: &[Vec<NodeId>]) -> BTreeSet<NodeId> {
     forward.intersection(&back).copied().collect()
 }
 
-/// The nodes that cannot be put into an order: those on cycles and those behind.
+/// The nodes without a topological order: those on cycles and those behind.
 fn without_order(nodes: usize, edges: impl Iterator<Item = (NodeId, NodeId)>) -> BTreeSet<NodeId> {
     let mut next: Vec<Vec<NodeId>> = vec![Vec::new(); nodes];
     let mut waiting = vec![0_usize; nodes];

@@ -1,4 +1,4 @@
-//! Rule Y4 for `undo`: it is kept with the definition, and no step is undone by it.
+//! Rule Y4 for `undo`: it is stored with the definition, but no step is undone by it.
 
 use super::places::{Origin, Places};
 use super::report::Report;

@@ -1,8 +1,8 @@
-//! Limits a condition's text must keep before the parser sees it.
+//! Limits on a condition's text, checked before the parser runs.
 //!
-//! Parser and evaluator recurse over what nests, so the text may hold only so many brackets and
-//! operators. They are counted wherever they stand, inside of quoted text too: a count cannot be
-//! led astray by quotes that this file and the parser would read differently.
+//! Parser and evaluator recurse over nested expressions, so the numbers of brackets and operators
+//! are limited. They are counted everywhere, also inside quoted text: so quotes that this file and
+//! the parser would read differently cannot mislead the count.
 
 use super::ConditionError;
 
@@ -58,7 +58,7 @@ impl Count {
     }
 }
 
-/// Whether the `in` at this place stands alone. A digit may stand before it: `1in x`.
+/// Whether the `in` at this place is a word of its own. A digit may stand before it: `1in x`.
 fn is_word_in(source: &[u8], place: usize) -> bool {
     let before = place.checked_sub(1).and_then(|place| source.get(place));
     let after = source.get(place + 2);

@@ -1,6 +1,6 @@
 //! Conditions over data elements, written in CEL.
 //!
-//! A condition names elements by their names and yields true or false; anything else is an error,
+//! A condition refers to elements by name and yields true or false; anything else is an error,
 //! never a guess. It knows no clock, no randomness and no order of map keys, so the same values
 //! always give the same answer, in time linear in their size.
 
@@ -22,7 +22,7 @@ use scope::Scope;
 pub use scope::WORK_MAX;
 pub(crate) use scope::{double, is_in_range};
 
-/// A condition that has been read and found to keep to the limits.
+/// A parsed condition within the limits.
 #[derive(Clone)]
 pub struct Condition {
     inner: Arc<Inner>,
@@ -67,16 +67,16 @@ pub enum ConditionError {
     TooMuchWork { work: u64 },
 }
 
-/// The functions, built once: building them takes longer than any evaluation.
+/// The functions, built once: building them takes longer than an evaluation.
 static FUNCTIONS: LazyLock<Arc<Env>> =
     LazyLock::new(|| Arc::new(Env::default().with_optional_support(false).with_stdlib()));
 
 impl Condition {
-    /// Reads a condition and holds it against all limits that need no data.
+    /// Parses a condition and checks all limits that need no data.
     pub fn parse(source: &str) -> Result<Self, ConditionError> {
         limits::admit(source)?;
         let expression = Parser::new()
-            // One more than brackets can nest: the condition itself is the outermost.
+            // One more than the depth of brackets: the condition itself is the outermost.
             .max_recursion_depth(BRACKETS_MAX as u16 + 1)
             .parse(source)
             .map_err(|errors| syntax_error(&errors))?;
@@ -88,18 +88,18 @@ impl Condition {
         &self.inner.source
     }
 
-    /// The names of the data elements it reads, sorted.
+    /// The names of the data elements that it reads, sorted.
     pub fn variables(&self) -> &[Arc<str>] {
         &self.inner.facts.variables
     }
 
-    /// Those of them it compares with `null`: it copes with their having no value. Sorted.
+    /// The read elements that it compares with `null`: it handles a missing value. Sorted.
     pub fn null_tested(&self) -> &[Arc<str>] {
         &self.inner.facts.null_tested
     }
 
-    /// What is wrong with it over elements of these types: names that do not exist, types that
-    /// do not go together, a result that is not true or false.
+    /// The mistakes of the condition over elements of these types: unknown names, mismatched types,
+    /// a result that is not true or false.
     pub fn problems(&self, kind_of: impl Fn(&str) -> Option<ValueType>) -> Vec<ConditionError> {
         let unknown: Vec<ConditionError> = self
             .variables()
@@ -153,12 +153,12 @@ fn evaluate(expression: &Expression, context: &Context<'_, '_>) -> cel::ResolveR
 
 fn syntax_error(errors: &cel::ParseErrors) -> ConditionError {
     const REASON_CHARS_MAX: usize = 120;
-    // The parser recovers and goes on; what it says first is what the author did.
+    // The parser recovers and goes on; the first error is the author's mistake.
     let Some(first) = errors.errors.first() else {
         return ConditionError::Syntax { line: 1, column: 1, reason: "it cannot be read".into() };
     };
     let text = first.msg.strip_prefix("Syntax error: ").unwrap_or(&first.msg);
-    // The list of everything that could stand here instead is longer than the condition.
+    // The list of alternatives is longer than the condition.
     let text = text.split(" expecting ").next().unwrap_or(text);
     let place = |number: isize| usize::try_from(number).unwrap_or(0).max(1);
     ConditionError::Syntax {

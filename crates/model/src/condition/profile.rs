@@ -2,7 +2,7 @@
 //!
 //! Left out is what could take more than linear time or memory (nested loops, `map`, regular
 //! expressions), what depends on the order of map keys (lists made by `filter`, unless they are
-//! only counted), and what data elements have no type for (bytes, unsigned numbers, messages).
+//! only counted), and what no data element has a type for (bytes, unsigned numbers, messages).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(super) const FUNCTIONS: [&str; 25] = [
     "timestamp",
 ];
 
-/// What a condition reads and how often, found out once.
+/// What a condition reads and how often, computed once.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     /// Sorted.
@@ -58,15 +58,15 @@ pub(super) struct Facts {
 /// A comprehension: `range.exists(x, body)`.
 #[derive(Debug)]
 pub(super) struct LoopFacts {
-    /// The variables the range is made of, as places in `Facts::variables`.
+    /// The variables in the range, as indices into `Facts::variables`.
     pub(super) range: Vec<usize>,
-    /// The variables its body reads, one entry for each time.
+    /// The variables in its body, one entry for each use.
     pub(super) body: Vec<usize>,
-    /// How many parts the body has.
+    /// The number of nodes in the body.
     pub(super) body_size: u64,
 }
 
-/// Refuses what conditions may not use; answers what the condition reads.
+/// Refuses unsupported expressions; returns what the condition reads.
 pub(super) fn admit(expression: &IdedExpr) -> Result<Facts, ConditionError> {
     let mut walk = Walk::default();
     walk.expression(expression)?;
@@ -89,7 +89,7 @@ pub(super) fn admit(expression: &IdedExpr) -> Result<Facts, ConditionError> {
     Ok(Facts { variables, null_tested, loops })
 }
 
-/// The macro a comprehension was written as, and the part of it that runs for each item.
+/// The macro of a comprehension, and its body.
 pub(super) fn macro_of(l: &ComprehensionExpr) -> Option<(&'static str, &IdedExpr)> {
     let Expr::Call(CallExpr { func_name, args, .. }) = &l.loop_step.expr else { return None };
     match (func_name.as_str(), args.as_slice()) {
@@ -110,9 +110,9 @@ struct Walk<'e> {
     loops: Vec<LoopNames<'e>>,
     additions: usize,
     size: u64,
-    /// The variable of the loop whose body this is.
+    /// The variable of the enclosing loop.
     item: Option<&'e str>,
-    /// All variables seen, one entry for each time.
+    /// All variables, one entry for each use.
     reads: Vec<&'e str>,
 }
 
@@ -195,7 +195,7 @@ impl<'e> Walk<'e> {
         }
     }
 
-    /// A loop that may also yield a list, because only its length is asked for.
+    /// A loop that may also yield a list, because only its length is used.
     fn repeat_counted(&mut self, l: &'e ComprehensionExpr) -> Result<(), ConditionError> {
         match macro_of(l) {
             Some(("filter", body)) => self.repeat_body(l, body),
@@ -246,7 +246,7 @@ fn admit_literal(literal: &LiteralValue) -> Result<(), ConditionError> {
     }
 }
 
-/// Refuses functions that do not exist and calls with the wrong number of arguments.
+/// Refuses unknown functions and calls with a wrong number of arguments.
 fn admit_call(call: &CallExpr) -> Result<(), ConditionError> {
     let (name, found) = (call.func_name.as_str(), call.args.len());
     let arguments = |fits: bool, expected: &'static str| {
@@ -276,7 +276,7 @@ fn admit_call(call: &CallExpr) -> Result<(), ConditionError> {
 }
 
 fn is_operator(name: &str) -> bool {
-    // Names that cannot be written as functions: only the parser makes them.
+    // Names that cannot be written as functions: only the parser creates them.
     name.starts_with(['_', '!', '-', '@']) && name.contains(['_', '@']) && !is_word(name)
 }
 
@@ -284,7 +284,7 @@ fn is_word(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// The element that `x == null` or `null != x` asks for.
+/// The element in `x == null` or `null != x`.
 fn null_test(call: &CallExpr) -> Option<&str> {
     let is_test = matches!(call.func_name.as_str(), operators::EQUALS | operators::NOT_EQUALS);
     match call.args.as_slice() {

@@ -24,7 +24,7 @@ use crate::value::{FileRef, Value};
 
 /// The most steps the loops of a condition may take over its values; about a tenth of a second.
 pub const WORK_MAX: u64 = 2_000_000;
-/// What a text costs to look at: one step for so many bytes.
+/// The cost of a text: one step for so many bytes.
 const BYTES_PER_STEP: u64 = 64;
 
 pub(super) struct Scope<'a> {
@@ -32,7 +32,7 @@ pub(super) struct Scope<'a> {
     slots: Vec<Slot<'a>>,
 }
 
-/// A value on its way into CEL. Scalars stay here, so that looking one up allocates nothing.
+/// A value converted for CEL. Scalars are kept inline, so that a lookup allocates nothing.
 enum Slot<'a> {
     Absent(CelNull),
     Bool(CelBool),
@@ -69,7 +69,7 @@ impl<'a> Scope<'a> {
         if work > WORK_MAX { Err(ConditionError::TooMuchWork { work }) } else { Ok(()) }
     }
 
-    /// Says why an evaluation failed, without the values: they may be long, or nobody's business.
+    /// Explains why an evaluation failed, without the values: they may be long, or confidential.
     pub(super) fn explain(&self, error: &ExecutionError) -> String {
         let reason = explain(error);
         let absent: Vec<String> = (self.names.iter().zip(&self.slots))
@@ -128,7 +128,7 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// How many items a loop over it can meet at most.
+    /// The greatest number of items in a loop over it.
     fn items(&self) -> u64 {
         match self {
             Self::Json { items, .. } => *items,
@@ -142,7 +142,7 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// What one look at all of it costs.
+    /// The cost of reading all of it.
     fn steps(&self) -> u64 {
         match self {
             Self::String(text) => 1 + text.len() as u64 / BYTES_PER_STEP,
@@ -180,7 +180,7 @@ fn timestamp(moment: Timestamp) -> Option<CelTimestamp> {
     DateTime::from_timestamp_millis(moment.0).map(|moment| moment.fixed_offset().into())
 }
 
-/// Whether a moment lies in CEL's own range. Beyond it, adding a length of time could overflow.
+/// Whether a moment is in CEL's range. Beyond it, adding a duration could overflow.
 pub(crate) fn is_in_range(moment: Timestamp) -> bool {
     const YEAR_1: i64 = -62_135_596_800_000;
     const YEAR_9999_END: i64 = 253_402_300_799_999;
@@ -227,7 +227,7 @@ fn fields(file: &FileRef) -> CelMap<'_> {
     ])
 }
 
-/// CEL's own map, which hashes with chance. Nothing a condition may say depends on its order.
+/// CEL's map, which hashes with a random seed. No condition can depend on its order.
 fn map<'v, N>(fields: impl IntoIterator<Item = (N, Box<dyn Val + 'v>)>) -> CelMap<'v>
 where
     CelString<'v>: From<N>,
@@ -272,7 +272,7 @@ fn explain(error: &ExecutionError) -> String {
 }
 
 fn explain_call(call: &OverloadError) -> String {
-    // `_<_` is how CEL calls the operator `<`.
+    // `_<_` is CEL's name of the operator `<`.
     let name = call.function().trim_matches(['_', '@']);
     format!("`{name}` does not go with {}", call.argument_types().join(" and "))
 }

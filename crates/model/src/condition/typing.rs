@@ -1,8 +1,8 @@
-//! Finds types that do not go together before a condition ever runs.
+//! Finds type mismatches before a condition runs.
 //!
-//! What is inside of `json` elements is unknown and goes with everything; an element without a
-//! value is `null` whatever its type. Refused is what could only fail, and what could only ever
-//! give one answer because of its types, such as an int compared with text.
+//! The contents of `json` elements are unknown and match everything; an element without a value is
+//! `null` whatever its type. Refused is an expression that always fails, or that has only one
+//! possible result because of its types, such as an int compared with text.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use super::profile::macro_of;
 use super::{ConditionError, evaluate_constant};
 use crate::value::ValueType;
 
-/// Finds the first thing wrong with the types of a condition.
+/// Finds the first type error of a condition.
 pub(super) fn check(
     expression: &IdedExpr,
     kind_of: &dyn Fn(&str) -> Option<ValueType>,
@@ -40,13 +40,13 @@ enum Type {
     List(Box<Type>),
     Map,
     File,
-    /// Something inside of JSON.
+    /// A value inside JSON.
     Any,
 }
 
 struct Types<'t> {
     kind_of: &'t dyn Fn(&str) -> Option<ValueType>,
-    /// The variable of the loop around, and its type.
+    /// The variable of the enclosing loop, and its type.
     item: Option<(&'t str, Type)>,
 }
 
@@ -98,8 +98,8 @@ impl Types<'_> {
         Ok(if name == "filter" { Type::List(Box::new(item)) } else { Type::Bool })
     }
 
-    // Small on purpose: this is where a chain of operators recurses, and what follows from the
-    // types of the operands takes ten times the stack.
+    // Small on purpose: a chain of operators recurses here, and the frame of the type rules would
+    // take ten times the stack.
     fn of_call(&self, call: &CallExpr) -> Result<Type, ConditionError> {
         let arguments = self.of_all(&call.args)?;
         match &call.target {
@@ -291,7 +291,7 @@ impl Type {
         matches!(self, Self::Bool | Self::Any)
     }
 
-    /// What a loop over it meets: the items of a list, the keys of a map.
+    /// The items of a loop over it: the items of a list, the keys of a map.
     fn item(&self) -> Option<Self> {
         match self {
             Self::List(item) => Some((**item).clone()),

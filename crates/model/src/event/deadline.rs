@@ -1,4 +1,4 @@
-//! What was planned for the deadline of an instance.
+//! The deadline of an instance and its plan.
 
 use minicbor::{Decode, Encode};
 
@@ -6,40 +6,41 @@ use super::Performer;
 use crate::id::{NodeId, ServerId};
 use crate::time::Timestamp;
 
-/// By when an instance is to be done, and what was planned for that.
+/// The deadline of an instance, and its plan.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Deadline {
     #[n(0)]
     pub at: Timestamp,
-    /// Every step with work of its own; none if the deadline was accepted without a promise.
+    /// Every step with work of its own; empty if the deadline was accepted without a promise.
     #[cbor(n(1), skip_if = "Vec::is_empty")]
     pub legs: Vec<Leg>,
-    /// It was accepted although nobody could promise it.
+    /// The deadline was accepted although it could not be promised.
     #[n(2)]
     pub is_unpromised: bool,
-    /// What became of its promise last; nothing as long as it stands as it was given. Never in an event.
+    /// The last change of its promise; `None` as long as the promise is as given. Never in an event.
     #[n(3)]
     pub turned: Option<Turned>,
-    /// How important it is, if that is not the usual.
+    /// Its priority, if not the default.
     #[n(4)]
     pub unusual_priority: Option<u8>,
-    /// When it passed last, if it has; `at` is another moment if it was extended then. Never in an event.
+    /// When it passed last, if it has; the deadline is a later moment if it was extended then. Never in an
+    /// event.
     #[n(5)]
     pub passed: Option<Passed>,
 }
 
-/// A deadline has passed, and the case had not ended.
+/// A deadline passed before the case ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Passed {
     /// The last deadline that passed.
     #[n(0)]
     pub at: Timestamp,
-    /// How often the deadline was extended.
+    /// The number of extensions.
     #[n(1)]
     pub extended: u8,
 }
 
-/// What is done about a deadline that has passed.
+/// The reaction to a passed deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat)]
 pub enum Then {
@@ -49,7 +50,7 @@ pub enum Then {
     /// The case is aborted: `Aborted` follows.
     #[n(1)]
     Abort,
-    /// The deadline is a later one from now on.
+    /// The deadline is extended.
     #[n(2)]
     Extend {
         #[n(0)]
@@ -57,41 +58,41 @@ pub enum Then {
     },
 }
 
-/// A deadline was not promised any more from then on, or was promised anew.
+/// The promise of a deadline was revoked, or given again.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Turned {
     #[n(0)]
     pub at: Timestamp,
-    /// The step that was planned otherwise.
+    /// The step whose plan changed.
     #[n(1)]
     pub node: NodeId,
     #[n(2)]
     pub reason: String,
 }
 
-/// A step on the way to the deadline.
+/// A step of the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Leg {
     #[n(0)]
     pub node: NodeId,
-    /// In which round of the loops around it: the number of its iteration.
+    /// The number of its iteration.
     #[n(1)]
     pub round: u64,
-    /// When it can begin: everything before it is done then.
+    /// Its release time: all its predecessors are done by then.
     #[n(2)]
     pub release: Timestamp,
-    /// By when it has to be done.
+    /// Its due date.
     #[n(3)]
     pub due: Timestamp,
     /// In milliseconds of working time.
     #[n(4)]
     pub takes_ms: u64,
-    /// Who is to do it when; `None` if nobody has promised it, or not any more.
+    /// Its performer and start; `None` if nobody has promised it, or not any more.
     #[n(5)]
     pub planned: Option<Planned>,
 }
 
-/// Somebody's promise to do a step.
+/// A performer's promise to do a step.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Planned {
     #[n(0)]
@@ -101,7 +102,7 @@ pub struct Planned {
     pub start: Timestamp,
     #[n(2)]
     pub end: Timestamp,
-    /// The server that keeps the plan.
+    /// The server of the plan.
     #[n(3)]
     pub planner: ServerId,
 }
@@ -109,7 +110,7 @@ pub struct Planned {
 /// The plan of an instance has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Replanned {
-    /// The steps that are planned otherwise from now on.
+    /// The steps with a new plan.
     #[n(0)]
     pub legs: Vec<Leg>,
     #[n(1)]
@@ -117,13 +118,13 @@ pub struct Replanned {
 }
 
 impl Deadline {
-    /// How important a case is among those with a deadline, if nobody says so, and at most.
+    /// The default and the highest priority of a case with a deadline.
     pub const PRIORITY_DEFAULT: u8 = 5;
     pub const PRIORITY_MAX: u8 = 9;
-    /// How often a deadline is extended at most.
+    /// The most extensions of a deadline.
     pub const EXTENDED_MAX: u8 = 10;
 
-    /// A deadline as somebody wants it, without a plan.
+    /// A requested deadline, without a plan.
     pub fn new(at: Timestamp, priority: u8) -> Self {
         let unusual_priority = Some(priority).filter(|it| *it != Self::PRIORITY_DEFAULT);
         let (legs, is_unpromised, turned, passed) = (Vec::new(), false, None, None);
@@ -134,23 +135,23 @@ impl Deadline {
         self.unusual_priority.unwrap_or(Self::PRIORITY_DEFAULT)
     }
 
-    /// Whether it was promised and still is. Where nobody has anything to do, that is promised at once.
+    /// Whether it is promised. A case without work is promised at once.
     pub fn is_promised(&self) -> bool {
         !self.is_unpromised && self.legs.iter().all(|leg| leg.planned.is_some())
     }
 
-    /// Whether it has passed, and was not extended.
+    /// Whether it has passed without an extension.
     pub fn is_late(&self) -> bool {
         self.passed.is_some_and(|passed| passed.at >= self.at)
     }
 
-    /// How often it was extended.
+    /// The number of extensions.
     pub fn extended(&self) -> u8 {
         self.passed.map_or(0, |passed| passed.extended)
     }
 
-    /// It has passed. If it is extended, steps that nobody has promised have so much more time; of those that
-    /// are due already (`is_open`) nobody has to wait for the beginning.
+    /// The deadline has passed. If it is extended, unpromised steps get so much more time; those that can be
+    /// begun already (`is_open`) have no later release time.
     pub fn pass(&mut self, at: Timestamp, then: Then, is_open: impl Fn(&Leg) -> bool) {
         let extended = self.extended();
         match then {
@@ -167,7 +168,7 @@ impl Deadline {
         }
     }
 
-    /// Takes another plan for some steps, and notes if it is promised no more by that, or anew.
+    /// Replaces the plan of some steps, and records whether that revokes the promise, or renews it.
     pub fn replan(&mut self, replanned: &Replanned, at: Timestamp) {
         let was_promised = self.is_promised();
         for new in &replanned.legs {

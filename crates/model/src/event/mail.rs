@@ -1,4 +1,4 @@
-//! What people were told by mail: the events of the stream of it.
+//! Sent mail: the events of the mail stream.
 
 use minicbor::{Decode, Encode};
 
@@ -6,11 +6,11 @@ use super::record::{RecordedAt, compact_activity, relative};
 use crate::id::{Activity, AgentId, InstanceId, instance_bytes};
 use crate::time::Timestamp;
 
-/// What people were told by mail.
+/// Sent mail.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat, context_bound = "AsRef<RecordedAt>")]
 pub enum MailEvent {
-    /// A letter has left. Those of one moment to one person were one.
+    /// A letter was sent. Letters of one moment to one person were one mail.
     #[n(0)]
     Told {
         #[cbor(n(0), with = "instance_bytes")]
@@ -19,16 +19,15 @@ pub enum MailEvent {
         activity: Activity,
         #[n(2)]
         agent: AgentId,
-        /// Why it was written: 0 assignment, 1 reminder, 2 escalation; of a case, whose activity is its start:
-        /// 3 not promised any more, 4 promised again, 5 late,
-        /// 6 in danger.
+        /// Its reason: 0 assignment, 1 reminder, 2 escalation; of a case, whose activity is its start: 3 promise
+        /// revoked, 4 promised again, 5 late, 6 in danger.
         #[n(3)]
         kind: u8,
-        /// The moment of the record; another one in snapshots.
+        /// The moment of the record; a different one in snapshots.
         #[cbor(n(4), with = "relative")]
         at: Timestamp,
     },
-    /// A letter is owed about a case that is over. When it has left it is told of the start of the case, as kind 5.
+    /// A letter about an ended case is due. Once sent, it is recorded with the start of the case, as kind 5.
     #[n(1)]
     Owed(#[n(0)] Box<Owed>),
 }
@@ -48,7 +47,7 @@ pub struct Owed {
     pub steps: Vec<String>,
     #[n(4)]
     pub deadline: Timestamp,
-    /// The agent had started it.
+    /// Whether the agent had started it.
     #[n(5)]
     pub is_own: bool,
 }

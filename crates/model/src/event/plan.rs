@@ -1,4 +1,4 @@
-//! What a planner has promised: the events of the stream of its plans.
+//! The promises of a planner: the events of its plan stream.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use super::Performer;
 use crate::id::{InstanceId, NodeId, ServerId, instance_bytes, shared_text};
 use crate::time::Timestamp;
 
-/// What happened to the plans that a server keeps.
+/// Changes of the plans that a server keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat)]
 pub enum PlanEvent {
-    /// Somebody's time is reserved for a task.
+    /// Time of a performer is reserved for a task.
     #[n(0)]
     Reserved(#[n(0)] Box<Reserved>),
-    /// Somebody works on it.
+    /// Its performer has begun it.
     #[n(1)]
     Begun(#[n(0)] TaskKey),
-    /// It is done, or not wanted any more.
+    /// It is done, or no longer wanted.
     #[n(2)]
     Ended(#[n(0)] TaskKey),
-    /// A promised step has taken so long, in milliseconds of working time.
+    /// The service time of a promised step, in milliseconds of working time.
     #[n(3)]
     Took {
         #[cbor(n(0), with = "shared_text")]
@@ -31,32 +31,32 @@ pub enum PlanEvent {
         #[n(2)]
         ms: u64,
     },
-    /// A promise was taken back, and whoever it was for has to know.
+    /// A promise was revoked, and the asker must be told.
     #[n(4)]
     TakenBack {
         #[n(0)]
         task: TaskKey,
         #[n(1)]
         asker: ServerId,
-        /// Otherwise it was displaced by something more important.
+        /// A fault; otherwise a more important task displaced it.
         #[n(2)]
         is_lost: bool,
-        /// In which attempt of whoever asked it was promised.
+        /// The asker's attempt in which it was promised.
         #[n(3)]
         attempt: u64,
-        /// Whoever works on it goes on all the same, and will be late.
+        /// Its performer goes on nevertheless, and will be late.
         #[cbor(n(4), skip_if = "is_no")]
         goes_on: bool,
     },
-    /// They know.
+    /// The asker has acknowledged the revocation.
     #[n(5)]
     Told(#[n(0)] TaskKey),
-    /// Whoever had begun it does not work on it any more.
+    /// Its performer has given it back.
     #[n(6)]
     Left(#[n(0)] TaskKey),
 }
 
-/// A step of an instance in one round of its loops, or a part of one.
+/// A step of an instance in one iteration of its loops, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct TaskKey {
     #[cbor(n(0), with = "instance_bytes")]
@@ -75,7 +75,7 @@ pub struct TaskKey {
 pub struct Reserved {
     #[n(0)]
     pub task: TaskKey,
-    /// Whose time it is, and in which of their plans.
+    /// The performer, and the slot.
     #[n(1)]
     pub by: Performer,
     #[n(2)]
@@ -89,27 +89,28 @@ pub struct Reserved {
     pub takes_ms: u64,
     #[n(6)]
     pub priority: u8,
-    /// Whether something more important may displace it.
+    /// Whether a more important task may displace it.
     #[n(7)]
     pub may_abort: bool,
     /// The server that asked for it.
     #[n(8)]
     pub asker: ServerId,
-    /// Who else could do it.
+    /// The other candidates.
     #[n(9)]
     pub who: Vec<Performer>,
     #[n(10)]
     pub deputies: Vec<Performer>,
-    /// Who of them can do it only while they stand in for somebody.
+    /// Candidates only while they are substitutes.
     #[cbor(n(11), skip_if = "Vec::is_empty")]
     pub only: Vec<StandsIn>,
-    /// When it was planned to begin: what cannot be put aside is taken in again in this order.
+    /// Its planned start: on recovery, non-preemptible tasks are restored in this order.
     #[n(12)]
     pub start: Timestamp,
-    /// In which attempt of whoever asked: what they say of an earlier one does not count.
+    /// The asker's attempt: messages about an earlier attempt do not count.
     #[n(13)]
     pub attempt: u64,
-    /// What the step is called: its definition may be known elsewhere only. Empty if nobody said so.
+    /// The name of the step, as its definition may be known only at another server. Empty if
+    /// unknown.
     #[cbor(n(14), with = "shared_text", skip_if = "is_unnamed")]
     pub step: Arc<str>,
 }
@@ -122,7 +123,7 @@ fn is_no(answer: &bool) -> bool {
     !answer
 }
 
-/// Somebody who can do something for a while.
+/// A candidate for a limited time.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct StandsIn {
     #[n(0)]

@@ -61,7 +61,7 @@ impl<'b, E: Decode<'b, RecordedAt>> Record<E> {
         };
         let at = Timestamp(d.i64()?);
         let events = d.decode_with(&mut RecordedAt(at))?;
-        // Fields of a later program.
+        // Fields of a later version.
         for _ in 2..fields {
             d.skip()?;
         }
@@ -75,7 +75,7 @@ impl AsRef<Self> for RecordedAt {
     }
 }
 
-/// A moment as the milliseconds that lie between it and the record, for `#[cbor(with = "…")]`.
+/// A moment as its distance to the record in milliseconds, for `#[cbor(with = "…")]`.
 pub mod relative {
     use super::{Decoder, Encoder, RecordedAt, Timestamp};
 

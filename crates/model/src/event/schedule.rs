@@ -1,5 +1,5 @@
-//! Periodic starts: what was said of them, in the site's own stream, and what came of each, in a
-//! stream of its own.
+//! Periodic starts: their schedules, in the site's stream, and their outcomes, in a stream of their
+//! own.
 
 use std::sync::Arc;
 
@@ -9,25 +9,25 @@ use super::Performer;
 use crate::id::{AgentId, InstanceId, instance_bytes, shared_text};
 use crate::time::Timestamp;
 
-/// A process is started again and again from now on.
+/// A process is started periodically from now on.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct SchedulePut {
     #[cbor(n(0), with = "shared_text")]
     pub name: Arc<str>,
-    /// Its newest version at each moment.
+    /// The newest version at each moment is started.
     #[cbor(n(1), with = "shared_text")]
     pub process: Arc<str>,
     #[n(2)]
     pub period: Period,
-    /// What each start is given: a JSON object.
+    /// The start data: a JSON object.
     #[n(3)]
     pub data: String,
     #[n(4)]
     pub by: Performer,
-    /// In whose name it is started.
+    /// The agent in whose name it is started.
     #[n(5)]
     pub agent: Option<AgentId>,
-    /// How long after its moment each start is to be done.
+    /// The deadline of each start after its moment.
     #[n(6)]
     pub within: Option<Within>,
 }
@@ -36,7 +36,7 @@ pub struct SchedulePut {
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat)]
 pub enum Period {
-    /// By the clock on the wall of a zone.
+    /// By a timetable in local time of a zone.
     #[n(0)]
     Cron {
         #[cbor(n(0), with = "shared_text")]
@@ -44,7 +44,7 @@ pub enum Period {
         #[cbor(n(1), with = "shared_text")]
         zone: Arc<str>,
     },
-    /// Each time after so long, from when it was put.
+    /// Periodically, from when the schedule was put.
     #[n(1)]
     Every {
         #[n(0)]
@@ -55,14 +55,14 @@ pub enum Period {
 /// The deadline of each start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Within {
-    /// From the moment on.
+    /// After the moment of the start.
     #[n(0)]
     pub ms: u64,
     #[n(1)]
     pub priority: u8,
 }
 
-/// What came of the starts.
+/// The outcomes of starts.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat)]
 pub enum ScheduleEvent {
@@ -70,7 +70,7 @@ pub enum ScheduleEvent {
     Fired {
         #[cbor(n(0), with = "shared_text")]
         name: Arc<str>,
-        /// The one it was started for, however late.
+        /// The latest moment that it was started for.
         #[n(1)]
         moment: Timestamp,
         #[n(2)]
@@ -78,7 +78,7 @@ pub enum ScheduleEvent {
     },
 }
 
-/// What came of one start.
+/// The outcome of one start.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat)]
 pub enum Fired {
@@ -90,7 +90,7 @@ pub enum Fired {
         #[n(1)]
         promised: Option<bool>,
     },
-    /// It is not tried again.
+    /// It is not retried.
     #[n(1)]
     Refused {
         #[n(0)]
@@ -98,10 +98,10 @@ pub enum Fired {
         #[n(1)]
         message: String,
     },
-    /// It was tried until the next moment had come.
+    /// It was retried until the next moment had come.
     #[n(2)]
     Missed {
-        /// Why it did not come through the last time.
+        /// The last failure.
         #[n(0)]
         reason: String,
     },

@@ -1,5 +1,4 @@
-//! What happened to a site as a whole: definitions, organisations, tokens, topologies and how one
-//! becomes the next.
+//! Events of a site as a whole: definitions, organisations, tokens, topologies and reconfigurations.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use super::{Performer, SchedulePut};
 use crate::id::{DomainId, InstanceId, ServerId, instance_list, shared_text};
 use crate::rate::Rate;
 
-/// What happened to the site itself, in the site's own stream.
+/// Events of the site, in the site's own stream.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat)]
 pub enum SiteEvent {
@@ -48,21 +47,21 @@ pub enum SiteEvent {
     TopologyPublished {
         #[n(0)]
         epoch: u32,
-        /// The YAML as it was published; its numbers go on from the one before.
+        /// The YAML as it was published; its numbers continue those of the one before.
         #[n(1)]
         source: String,
         #[n(2)]
         by: Performer,
-        /// From when the weights of domains count that this topology changes. It ends the change
-        /// that was under way.
+        /// To which instances the changed weights of domains apply. It ends the reconfiguration under
+        /// way.
         #[cbor(n(3), skip_if = "Vec::is_empty")]
         rules: Vec<(DomainId, Validity)>,
     },
-    /// A topology is on its way that moves cases or servers: what it concerns is locked until it
-    /// is published, or undone.
+    /// A reconfiguration has begun that moves cases or servers: what it concerns is locked until the
+    /// topology is published, or the reconfiguration undone.
     #[n(5)]
     ChangeBegun {
-        /// Counts the changes, from 1.
+        /// The sequence number of the change, from 1.
         #[n(0)]
         number: u32,
         #[n(1)]
@@ -75,7 +74,8 @@ pub enum SiteEvent {
         #[cbor(n(4), skip_if = "Vec::is_empty")]
         without: Vec<ServerId>,
     },
-    /// Instances that stay where they are in a domain, of the change under way: some of them.
+    /// Instances that stay where they are in a domain: a portion of the exceptions of the reconfiguration
+    /// under way.
     #[n(6)]
     Excepted {
         #[n(0)]
@@ -83,7 +83,7 @@ pub enum SiteEvent {
         #[cbor(n(1), with = "instance_list")]
         ids: Vec<InstanceId>,
     },
-    /// The change that was under way is given up; all is as it was before.
+    /// The reconfiguration under way is given up; everything is as before.
     #[n(7)]
     ChangeUndone {
         #[n(0)]
@@ -93,7 +93,7 @@ pub enum SiteEvent {
         #[n(2)]
         by: Performer,
     },
-    /// Instances that have ended: they need not be kept as exceptions of a domain any longer.
+    /// Ended instances that are no longer exceptions of a domain.
     #[n(8)]
     Unexcepted {
         #[n(0)]
@@ -112,7 +112,7 @@ pub enum SiteEvent {
     },
     #[n(11)]
     PolicySet(#[n(0)] Box<PolicySet>),
-    /// A process is started again and again from now on, instead of what was said under this name before.
+    /// A process is started periodically from now on; replaces the schedule of this name.
     #[n(12)]
     SchedulePut(#[n(0)] Box<SchedulePut>),
     #[n(13)]
@@ -122,7 +122,7 @@ pub enum SiteEvent {
         #[n(1)]
         by: Performer,
     },
-    /// Nothing is started under this name for a while, or it is again.
+    /// A schedule is paused, or resumed.
     #[n(14)]
     SchedulePaused {
         #[cbor(n(0), with = "shared_text")]
@@ -134,7 +134,7 @@ pub enum SiteEvent {
     },
 }
 
-/// Who chooses the executors of a type of jobs from now on.
+/// The dispatch policy of a type of jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct PolicySet {
     #[cbor(n(0), with = "shared_text")]
@@ -142,7 +142,7 @@ pub struct PolicySet {
     /// By name.
     #[cbor(n(1), with = "shared_text")]
     pub policy: Arc<str>,
-    /// The reason of each assignment is kept in the history.
+    /// Whether the reason of each assignment is recorded in the history.
     #[n(2)]
     pub recorded: bool,
     #[n(3)]
@@ -154,44 +154,44 @@ pub struct PolicySet {
 pub struct ExecutorRegistered {
     #[cbor(n(0), with = "shared_text")]
     pub name: Arc<str>,
-    /// Where it is called.
+    /// The address at which it is called.
     #[cbor(n(1), with = "shared_text")]
     pub url: Arc<str>,
-    /// Signs what is said in either direction.
+    /// Signs messages in both directions.
     #[n(2)]
     pub secret: Secret,
-    /// The types of jobs it does, and how many of each at a time, if that is limited.
+    /// The types of jobs that it does, with optional limits on concurrent jobs of each.
     #[n(3)]
     pub types: Vec<ExecutorType>,
-    /// How many in all, at a time.
+    /// The limit on concurrent jobs of all types.
     #[n(4)]
     pub limit: u32,
-    /// Where it is at home.
+    /// Its home domain.
     #[n(5)]
     pub domain: Option<String>,
-    /// It is told whether its results count, and confirms.
+    /// It is told whether its results count, and acknowledges.
     #[n(6)]
     pub verdicts: bool,
     #[n(7)]
     pub by: Performer,
-    /// How many are given to it in so long, by each server.
+    /// The rate limit of assignments, per server.
     #[n(8)]
     pub rate: Option<Rate>,
-    /// Its part of the tasks where they are given out by weights; 1 if nothing is said.
+    /// Its share of the tasks under the policy `weighted`; 1 by default.
     #[n(9)]
     pub weight: Option<u32>,
-    /// On how many it works at a time, if not on all that it takes.
+    /// Its concurrency, if not its limit.
     #[n(10)]
     pub at_once: Option<u32>,
-    /// What it does again and again beside its tasks.
+    /// Its regular work beside its tasks.
     #[cbor(n(11), skip_if = "Vec::is_empty")]
     pub regularly: Vec<RegularWork>,
-    /// The part of its time, in per cent, that is promised only after a fault; none if nothing is said.
+    /// The part of its time, in per cent, that is promised only after a fault; none by default.
     #[n(12)]
     pub reserve: Option<u32>,
 }
 
-/// So much at some time in every period, nobody knows when.
+/// Work of this length at an unknown time in every period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct RegularWork {
     #[n(0)]
@@ -200,7 +200,7 @@ pub struct RegularWork {
     pub takes_ms: u64,
 }
 
-/// What an executor and the servers alone know. It stays out of logs.
+/// A secret of an executor and the servers. It stays out of logs.
 #[derive(Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(transparent)]
 pub struct Secret(#[n(0)] pub String);
@@ -222,17 +222,17 @@ pub struct ExecutorType {
     pub rate: Option<Rate>,
 }
 
-/// For which instances the new weights of a domain count.
+/// To which instances the new weights of a domain apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat)]
 pub enum Validity {
-    /// Those created later than this, in milliseconds since 1970.
+    /// To those created later than this, in milliseconds since 1970.
     #[n(0)]
     Since {
         #[n(0)]
         ms: u64,
     },
-    /// All but those that were `Excepted`: so many.
+    /// To all but this number of `Excepted` instances.
     #[n(1)]
     Except {
         #[n(0)]
@@ -244,11 +244,11 @@ pub enum Validity {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Method {
-    /// The new ones count for instances that are created from now on.
+    /// The new ones apply to instances created from now on.
     #[default]
     #[n(0)]
     Since,
-    /// The new ones count for all instances that are not in the domain yet.
+    /// The new ones apply to all instances that are not in the domain yet.
     #[n(1)]
     Except,
 }
@@ -257,7 +257,7 @@ pub enum Method {
 pub struct TokenIssued {
     #[n(0)]
     pub name: String,
-    /// Hash of the secret; the secret itself is shown once and never kept.
+    /// Hash of the secret; the secret itself is shown once and never stored.
     #[cbor(n(1), with = "minicbor::bytes")]
     pub hash: [u8; 32],
     /// In their text form, e.g. `admin`, `work:ann`.

@@ -1,7 +1,7 @@
-//! What servers tell each other about an instance that they control together.
+//! Transfers between servers that control an instance together.
 //!
-//! Invariant: between two servers the parcels of an instance are numbered, arrive in order and take
-//! effect once. A parcel is recorded where it goes out and where it comes in; control is where it
+//! Invariant: between two servers the transfers of an instance are numbered, arrive in order and
+//! take effect once. A transfer is recorded by its sender and by its receiver; control is where it
 //! was recorded last.
 
 use minicbor::{Decode, Encode};
@@ -15,32 +15,32 @@ use crate::value::Value;
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat)]
 pub enum Parcel {
-    /// Control goes on at the receiver.
+    /// Control migrates to the receiver.
     #[n(0)]
     Control {
         #[n(0)]
         passages: Vec<Passage>,
-        /// The order in force, if one was given.
+        /// The order in force, if any.
         #[n(1)]
         order: Option<Order>,
     },
-    /// What somebody ordered for the instance as a whole.
+    /// An order for the instance as a whole.
     #[n(1)]
     Order(#[n(0)] Order),
     /// The instance has reached its end.
     #[n(2)]
     Finished {
-        /// Those who were told as well.
+        /// The servers that were told as well.
         #[n(0)]
         told: Vec<ServerId>,
-        /// When, by the clock of the server where it did. Those of before do not say so.
+        /// When, by the clock of the server that controlled the end. Older records lack it.
         #[n(1)]
         at: Option<Timestamp>,
     },
 }
 
 impl Parcel {
-    /// The passages that control takes with it.
+    /// The edges over which control migrates.
     pub fn passages(&self) -> &[Passage] {
         match self {
             Self::Control { passages, .. } => passages,
@@ -48,12 +48,12 @@ impl Parcel {
         }
     }
 
-    /// Whether it only brings entries: the parcel that they belong to comes later.
+    /// Whether it only brings entries: the transfer that they belong to comes later.
     pub fn is_part(&self) -> bool {
         matches!(self, Self::Control { passages, .. } if passages.is_empty())
     }
 
-    /// What comes with entries that go before the parcel itself.
+    /// A part of this transfer: entries sent ahead.
     pub fn part(&self) -> Self {
         Self::Control { passages: Vec::new(), order: self.order().cloned() }
     }
@@ -68,7 +68,7 @@ impl Parcel {
     }
 }
 
-/// An edge of the graph over which control goes on: from a settled activity to the next.
+/// An edge of the graph over which control migrates: from a settled activity to the next.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct Passage {
     #[cbor(n(0), with = "compact_activity")]
@@ -77,7 +77,7 @@ pub struct Passage {
     pub target: Activity,
 }
 
-/// Orders are given by the server where the instance was started, one after the other.
+/// Orders are given by the server where the instance was started, in sequence.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Order {
     #[n(0)]
@@ -106,17 +106,17 @@ pub enum Orders {
 pub struct Received {
     #[n(0)]
     pub from: ServerId,
-    /// A part has the number of the parcel before.
+    /// A part has the number of the transfer before.
     #[n(1)]
     pub number: u32,
     #[n(2)]
     pub parcel: Parcel,
-    /// In an order in which they could have happened.
+    /// In a possible order of occurrence.
     #[cbor(n(3), skip_if = "Vec::is_empty")]
     pub entries: Vec<Entry>,
 }
 
-/// An entry of the execution history as it happened at another server.
+/// An entry of the execution history recorded at another server.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(context_bound = "AsRef<RecordedAt>")]
 pub struct Entry {
@@ -125,11 +125,10 @@ pub struct Entry {
     pub event: Event,
     #[cbor(n(1), with = "relative")]
     pub at: Timestamp,
-    /// Who controlled it.
+    /// The server that controlled it.
     #[n(2)]
     pub server: ServerId,
-    /// Elements it wrote whose values did not come along: they are fetched when somebody needs
-    /// them.
+    /// Elements it wrote whose values were not transferred: they are fetched when they are needed.
     #[cbor(n(3), skip_if = "Vec::is_empty")]
     pub elsewhere: Vec<ElementId>,
 }

@@ -1,4 +1,4 @@
-//! Reads steps, parallels, choices and loops, one inside the other.
+//! Reads nested steps, parallels, choices and loops.
 //!
 //! Recursion follows the nesting of the blocks, which is bounded; so is the number of nodes.
 
@@ -13,19 +13,19 @@ use super::tree::{Node, ScalarKind};
 use crate::definition::{Block, Branch, Choice, ChoiceBy, Guard, Loop, Parallel, Step, Until};
 use crate::finding::{Rule, Span, Spanned};
 
-/// How deeply blocks may nest.
+/// The greatest depth of blocks.
 pub const BLOCK_DEPTH_MAX: usize = 32;
 /// The most nodes a process may have: one for a step, two for every other block.
 pub const NODES_MAX: usize = 2_000;
 /// The most branches of one parallel or choice.
 pub const BRANCHES_MAX: usize = 200;
-/// How often a loop goes round at most unless its `max` says otherwise.
+/// The default maximum of loop iterations.
 pub const ITERATIONS_DEFAULT: u32 = 1_000;
-/// The most a loop's `max` may be.
+/// The highest `max` of a loop.
 pub const ITERATIONS_MAX: u32 = 1_000_000;
-/// The most rounds of a loop that a deadline is planned for.
+/// The most iterations of a loop that a deadline is planned for.
 pub const ROUNDS_MAX: u32 = 100;
-/// So many rounds are planned unless `rounds` says otherwise.
+/// The default number of planned iterations.
 pub(crate) const ROUNDS_DEFAULT: u32 = 1;
 
 pub(crate) const STEP_FIELDS: [&str; 16] = [
@@ -49,7 +49,7 @@ pub(super) struct Blocks<'r> {
     depth: usize,
 }
 
-/// Whose branches are read.
+/// The owner of the branches being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Branching {
     Parallel,
@@ -110,7 +110,7 @@ impl<'r> Blocks<'r> {
         }
     }
 
-    /// What kind of block the fields describe: the one whose key is among them.
+    /// The kind of block that the fields describe: its key is among them.
     fn kind(&mut self, fields: &Fields<'_>) -> Option<BlockKind> {
         let kinds: Vec<BlockKind> =
             BlockKind::ALL.into_iter().filter(|kind| fields.value(kind.key()).is_some()).collect();

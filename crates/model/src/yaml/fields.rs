@@ -1,7 +1,7 @@
-//! Reads the fields of a mapping: which there are, which are missing, what kind each has.
+//! Reads the fields of a mapping: which exist, which are missing, and their kinds.
 //!
-//! Every function reports what is wrong at its place and answers `None`, so that the caller can go
-//! on with the next field.
+//! Every function reports mistakes at their places and returns `None`, so that the caller can go on
+//! with the next field.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ struct Field<'t> {
 }
 
 impl<'t> Fields<'t> {
-    /// The fields of a node, which must be a mapping. Keys that are not text or come twice are
+    /// The fields of a node, which must be a mapping. Keys that are not text or are repeated are
     /// reported.
     pub fn of(node: &'t Node, what: impl Into<String>, report: &mut Report) -> Option<Self> {
         let what = what.into();
@@ -85,7 +85,7 @@ impl<'t> Fields<'t> {
         &self.what
     }
 
-    /// Names it better, once its name is known.
+    /// Sets a better description, once the name is known.
     pub fn describe(&mut self, what: String) {
         self.what = what;
     }
@@ -103,7 +103,7 @@ impl<'t> Fields<'t> {
         self.get(key).map(|(_, value)| value)
     }
 
-    /// The value of a field that must be there.
+    /// The value of a required field.
     pub fn required(&self, key: &str, hint: &str, report: &mut Report) -> Option<&'t Node> {
         let value = self.value(key);
         if value.is_none() && !self.misspells(key) {
@@ -113,8 +113,8 @@ impl<'t> Fields<'t> {
         value
     }
 
-    /// Whether a field is there that was probably meant to be this one. It is reported as unknown
-    /// already; that this one is missing too would be no news.
+    /// Whether a present field was probably meant to be this one. It is reported as unknown
+    /// already; a report that this one is missing would add nothing.
     pub fn misspells(&self, key: &str) -> bool {
         self.entries.iter().any(|field| nearest(field.key, [key].into_iter()).is_some())
     }
@@ -125,7 +125,7 @@ impl<'t> Fields<'t> {
     }
 }
 
-/// A text; numbers and truth values must be quoted to be one.
+/// A text; numbers and booleans must be quoted.
 pub fn text<'t>(
     node: &'t Node,
     what: &str,
@@ -136,7 +136,7 @@ pub fn text<'t>(
     bounded(scalar, node.span, what, len_max, report)
 }
 
-/// A condition: any text, also one that YAML takes for a truth value.
+/// A condition: any text, also one that YAML takes for a boolean.
 pub fn expression<'t>(node: &'t Node, what: &str, report: &mut Report) -> Option<Spanned<&'t str>> {
     let scalar = match node.scalar() {
         Some(scalar) if scalar.kind == ScalarKind::Bool => scalar,
@@ -224,7 +224,7 @@ pub fn name_text(
     None
 }
 
-/// Text of the document for a message: in one line, and not too long.
+/// Text of the document for a message: in one line, and shortened.
 pub fn quote(text: &str) -> String {
     const SHOWN_MAX: usize = 64;
     let mut shown: String = text

@@ -1,4 +1,4 @@
-//! Reads what is done when a deadline passes: `late: tell`, `late: abort` or `late: { extend: 2d }`.
+//! Reads the reaction to a passed deadline: `late: tell`, `late: abort` or `late: { extend: 2d }`.
 
 use super::blocks::Blocks;
 use super::fields::{Fields, quote};

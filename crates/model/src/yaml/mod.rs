@@ -1,7 +1,7 @@
-//! Process definitions as YAML: reads them with all that is wrong, and writes them.
+//! Process definitions as YAML: reads them with all findings, and writes them.
 //!
-//! Whatever the text, reading ends quickly and never panics; a definition that comes without a
-//! finding can be compiled. What is written reads as the same definition.
+//! Invariant: reading ends quickly and never panics, whatever the text; a definition without
+//! findings can be compiled. What is written reads as the same definition.
 
 mod blocks;
 pub mod fields;
@@ -25,7 +25,7 @@ pub use values::{DURATION_MAX, RETRIES_MAX};
 pub(crate) use values::{JOB_FIELDS, SIZE_MAX};
 pub use write::write;
 
-/// The fields each part of a definition may have.
+/// The known fields of each part of a definition.
 #[cfg(test)]
 pub(crate) mod known_fields {
     pub(crate) use super::blocks::{

@@ -1,7 +1,7 @@
-//! Which names a definition declares, and which it refers to.
+//! The names that a definition declares, and the names that it refers to.
 //!
-//! Names are declared also by blocks that turn out to be broken: one mistake then does not make
-//! every reference to the block another.
+//! Names of broken blocks are declared too, so that one mistake does not make every reference to
+//! the block another.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) struct Names {
     elements: BTreeMap<Arc<str>, Span>,
     blocks: BTreeMap<Arc<str>, (Span, BlockKind)>,
     references: Vec<(Spanned<Arc<str>>, Reference)>,
-    /// Elements could not be read: nothing can be said about references to them.
+    /// Elements could not be read: references to them cannot be checked.
     pub(super) elements_unknown: bool,
 }
 
@@ -93,12 +93,13 @@ impl Names {
         self.references.push((name.clone(), Reference::Step));
     }
 
-    /// Notes a step that a place depends on; a choice or a loop counts as the decision it is.
+    /// Records a reference to a step that a place depends on; a choice or a loop counts as its
+    /// decision.
     pub(super) fn refer_to_performer(&mut self, name: &Spanned<Arc<str>>) {
         self.references.push((name.clone(), Reference::Performer));
     }
 
-    /// Notes the steps whose performers a rule speaks of.
+    /// Records the steps whose performers a rule refers to.
     pub(super) fn refer_to_performers(&mut self, rule: &rule::Rule, span: Span) {
         rule.for_each_actors(&mut |actors| {
             let step = actors.performer_of().cloned();
@@ -107,7 +108,7 @@ impl Names {
         });
     }
 
-    /// Reports all references that lead nowhere.
+    /// Reports all unresolved references.
     pub(super) fn resolve(&self, report: &mut Report) {
         for (name, reference) in &self.references {
             match reference {

@@ -1,8 +1,8 @@
 //! Guesses which word was meant: the nearest known one by edit distance.
 //!
-//! Answers only when the guess is good: at most one edit for each three characters.
+//! Only good guesses are returned: at most one edit for each three characters.
 
-/// Words longer than this are not compared: nobody mistypes them.
+/// Longer words are not compared.
 const LEN_MAX: usize = 64;
 
 /// The known word nearest to `word`, if one is near enough.
@@ -20,7 +20,7 @@ pub fn nearest<'w>(word: &str, known: impl Iterator<Item = &'w str>) -> Option<&
         .map(|(_, candidate)| candidate)
 }
 
-/// How many characters to insert, delete, change or swap with their neighbour.
+/// The number of inserted, deleted, changed or swapped characters.
 fn distance(a: &[char], b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut before: Vec<usize> = Vec::new();

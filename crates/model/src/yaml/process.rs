@@ -1,7 +1,7 @@
 //! Reads a definition: its head, its data elements, and the blocks through `blocks`.
 //!
-//! Reading goes on after a mistake. A definition is answered only if nothing of it had to be left
-//! out, so that further checks never speak of what the author did not write.
+//! Reading goes on after a mistake. A definition is returned only if nothing was left out, so that
+//! further checks refer only to the author's text.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub(crate) const CONDITION_WORDS: [&str; 21] = [
     "while",
 ];
 
-/// What other languages call our types.
+/// Names of our types in other languages.
 const SYNONYMS: [(&str, &str); 8] = [
     ("boolean", "bool"),
     ("integer", "int"),
@@ -58,7 +58,7 @@ const SYNONYMS: [(&str, &str); 8] = [
     ("timestamp", "date-time"),
 ];
 
-/// Reads a definition and says all that is wrong with it, in the order of the text.
+/// Reads a definition and reports all mistakes, in the order of the text.
 ///
 /// Without an error among the findings there is a definition, and it compiles unless its sync
 /// edges form a cycle, which `check` finds.
@@ -137,7 +137,7 @@ fn elements(node: &Node, blocks: &mut Blocks<'_>) -> Vec<Element> {
     elements
 }
 
-/// An element's name must also be one in conditions, where `-` is minus.
+/// An element's name must also be valid in conditions, where `-` is minus.
 fn element_name(key: Spanned<&str>, report: &mut Report) -> Option<Spanned<Arc<str>>> {
     let name = fields::name_text(key, "the name of a data element", report)?;
     if name.value.contains('-') {

@@ -1,11 +1,11 @@
 //! Collects findings while a document is read.
 //!
-//! Reading goes on after a finding, so that an author sees all of them at once, but never more
-//! than they could read.
+//! Reading goes on after a finding, so that an author sees all of them at once, up to a readable
+//! number.
 
 use crate::finding::{Finding, Rule, Severity, Span};
 
-/// The most findings of one document that are told; the rest is counted.
+/// The most findings of one document that are listed; the rest is counted.
 pub const FINDINGS_MAX: usize = 100;
 
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl Report {
         self.find(Severity::Error, span, rule, message.into(), hint.into());
     }
 
-    /// Something that is most likely not what was meant, and can be deployed all the same.
+    /// A probable mistake that can be deployed nevertheless.
     pub fn warning(
         &mut self,
         span: Span,
@@ -47,12 +47,12 @@ impl Report {
         self.findings.push(Finding { span, severity, rule, message, hint });
     }
 
-    /// Notes that something was left out of what is being read, or does not hold together.
+    /// Records that something was left out, or is inconsistent.
     pub fn mark_incomplete(&mut self) {
         self.incomplete = true;
     }
 
-    /// Whether something had to be left out.
+    /// Whether something was left out.
     pub fn is_incomplete(&self) -> bool {
         self.incomplete
     }

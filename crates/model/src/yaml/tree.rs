@@ -1,7 +1,7 @@
-//! YAML as a tree in which every node knows its place.
+//! YAML as a tree of nodes with their places.
 //!
-//! Reads one document of bounded size and depth; anchors, aliases and tags are refused, so a tree
-//! is never larger than its text. Built on a stack of its own: no input can exhaust the thread's.
+//! Reads one document of bounded size and depth; anchors, aliases and tags are refused, so a tree is
+//! never larger than its text. Built on an explicit stack: no input can exhaust the thread's stack.
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError};
 
@@ -10,12 +10,12 @@ use crate::finding::{Rule, Span};
 
 /// The most bytes a document may have.
 pub const SOURCE_BYTES_MAX: usize = 1024 * 1024;
-/// How deeply lists and mappings may nest. A block inside a block takes four levels.
+/// The greatest depth of lists and mappings. A block inside a block takes four levels.
 pub const YAML_DEPTH_MAX: usize = 160;
 /// The most values (texts, lists and mappings, keys included) a document may hold.
 pub const YAML_NODES_MAX: usize = 300_000;
 
-/// Definitions and organisations are read here alike.
+/// Definitions and organisations share this reader.
 const SMALLER: &str = "split a process into several; in an organisation, leave out what no rule \
                        speaks of and give roles to positions instead of everybody";
 
@@ -37,12 +37,12 @@ pub enum Content {
 pub struct Scalar {
     pub text: String,
     pub kind: ScalarKind,
-    /// How many columns lie between the place of the node and the first character of its text,
-    /// if that text stands in one line as it is.
+    /// The columns between the place of the node and the first character of its text, if that text
+    /// stands in one line as it is.
     pub offset: Option<u32>,
 }
 
-/// What the core schema of YAML 1.2 makes of a scalar; anything in quotes is text.
+/// The interpretation of a scalar by the core schema of YAML 1.2; quoted scalars are text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScalarKind {
     Null,
@@ -52,8 +52,7 @@ pub enum ScalarKind {
     Text,
 }
 
-/// Reads the one document of a text. `None` if there is none that can be read; the report then
-/// says why.
+/// Reads the one document of a text. `None` if it cannot be read; the report then says why.
 pub fn read(source: &str, report: &mut Report) -> Option<Node> {
     if source.len() > SOURCE_BYTES_MAX {
         report.error(
@@ -83,7 +82,7 @@ pub fn read(source: &str, report: &mut Report) -> Option<Node> {
 }
 
 struct Builder {
-    /// The lists and mappings around the present place, outermost first.
+    /// The lists and mappings around the current place, outermost first.
     open: Vec<Open>,
     root: Option<Node>,
     documents: usize,
@@ -92,12 +91,12 @@ struct Builder {
 
 enum Open {
     List(Span, Vec<Node>),
-    /// A key waits here for its value.
+    /// A key waits for its value.
     Mapping(Span, Vec<(Node, Node)>, Option<Node>),
 }
 
 impl Builder {
-    /// Takes one event in; `None` stops the reading.
+    /// Processes one event; `None` stops the reading.
     fn take(&mut self, event: Event<'_>, span: Span, report: &mut Report) -> Option<()> {
         match event {
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Some(()),
@@ -139,7 +138,7 @@ impl Builder {
         }
     }
 
-    /// Whether a node may come in at all.
+    /// Whether a node is allowed.
     fn admit(
         &mut self,
         anchor: usize,
@@ -181,7 +180,7 @@ impl Builder {
             Some(Open::Mapping(_, entries, key)) => match key.take() {
                 None => *key = Some(node),
                 Some(key) => {
-                    // The parser places a value that is not there at the token after it.
+                    // The parser places a missing value at the token after it.
                     if node.is_absent() {
                         node.span = key.span;
                     }
@@ -194,7 +193,7 @@ impl Builder {
 }
 
 impl Node {
-    /// What it is, in words for messages.
+    /// The kind of the node, in words for messages.
     pub fn what(&self) -> &'static str {
         match &self.content {
             Content::List(_) => "a list",
@@ -222,7 +221,7 @@ impl Node {
     }
 }
 
-/// They would allow documents that contain themselves, or that explode when read.
+/// Anchors would allow documents that contain themselves, or that explode when read.
 fn refuse_anchor(span: Span, report: &mut Report) {
     let hint = "write the content out at each place; quote text that begins with `&` or `*`";
     report.error(span, Rule::Y3, "anchors (`&name`) and aliases (`*name`) are not read", hint);
@@ -295,7 +294,7 @@ fn scalar(text: &str, style: ScalarStyle) -> Scalar {
     Scalar { text: text.to_owned(), kind, offset }
 }
 
-/// What a plain scalar stands for.
+/// The interpretation of a plain scalar.
 pub(super) fn resolve(text: &str) -> ScalarKind {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => ScalarKind::Null,

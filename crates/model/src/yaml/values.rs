@@ -1,6 +1,6 @@
-//! Reads what blocks hold: work, people, data, conditions, durations.
+//! Reads the contents of blocks: work, people, data, conditions, durations.
 //!
-//! Names are noted as they are met and looked up when the whole text has been read.
+//! Names are recorded as they are read, and resolved at the end of the text.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -17,13 +17,13 @@ use crate::finding::{Rule, Span, Spanned};
 use crate::rule::Rule as WhoRule;
 use crate::time::parse_duration;
 
-/// The most times a failed job may be repeated.
+/// The most repetitions of a failed job.
 pub const RETRIES_MAX: u32 = 1_000;
 /// The longest duration: a hundred years.
 pub const DURATION_MAX: Duration = Duration::from_secs(36_500 * 86_400);
-/// The largest size that can be written down; one that is found in a data element may be larger.
+/// The largest constant size; one in a data element may be larger.
 pub(crate) const SIZE_MAX: u32 = 1_000_000_000;
-/// What only a step that a program does has a use for.
+/// Fields that apply only to automatic steps.
 pub(crate) const JOB_FIELDS: [&str; 4] = ["retry", "size", "priority", "timeout"];
 pub(crate) const RETRY_FIELDS: [&str; 2] = ["times", "pause"];
 pub(crate) const UNDO_FIELDS: [&str; 3] = ["who", "job", "retry"];
@@ -80,7 +80,7 @@ impl Blocks<'_> {
         Some(Demand { size: size?, priority: priority?, timeout: timeout? })
     }
 
-    /// A number, or the name of the data element that holds it.
+    /// A number, or the name of the data element that has it.
     fn measure(
         &mut self,
         fields: &Fields<'_>,
@@ -128,7 +128,7 @@ impl Blocks<'_> {
         Some(Retry { times: times?, pause: pause? })
     }
 
-    /// `Some(None)` if there is nothing that undoes the step, `None` if it cannot be read.
+    /// `Some(None)` if nothing undoes the step, `None` if it cannot be read.
     pub(super) fn undo(&mut self, fields: &Fields<'_>) -> Option<Option<Work>> {
         let Some(node) = fields.value("undo") else {
             return Some(None);
@@ -148,7 +148,7 @@ impl Blocks<'_> {
         Some(Decider { who: who?, reads, at, takes, mail })
     }
 
-    /// Reports what only a person who decides has a use for.
+    /// Reports fields that apply only to a person who decides.
     pub(super) fn refuse_decider_fields(&mut self, fields: &Fields<'_>) {
         for key in ["reads", "at", "takes", "mail"] {
             if let Some((span, _)) = fields.get(key) {
@@ -222,7 +222,7 @@ impl Blocks<'_> {
         uses
     }
 
-    /// What letters show.
+    /// The elements shown in letters.
     pub(super) fn mail(&mut self, fields: &Fields<'_>) -> Vec<Spanned<Arc<str>>> {
         let what = format!("`mail` of {}", fields.what());
         let names = self.list(fields, "mail", &what).into_iter();

@@ -1,7 +1,7 @@
 //! Writes a definition as YAML.
 //!
-//! Reading what was written gives the same definition, places aside. Fields stand in the order of
-//! the guide; what has its default value is left out.
+//! The written definition reads as the same one, apart from places. Fields are in the order of the
+//! guide; default values are left out.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ pub fn write(definition: &Definition) -> String {
 
 struct Writer {
     text: String,
-    /// In steps of two spaces.
+    /// In units of two spaces.
     indent: usize,
-    /// The next field is the first of an entry of a list.
+    /// The next field is the first of a list entry.
     dash: bool,
 }
 
@@ -256,7 +256,7 @@ fn retry_text(retry: Retry) -> String {
     format!("{{ times: {}, pause: {} }}", retry.times, format_duration(retry.pause))
 }
 
-/// Whether a text can stand after `key: ` without quotes and is then read as itself.
+/// Whether a text can stand after `key: ` without quotes and is read back unchanged.
 fn is_plain(text: &str) -> bool {
     let harmless = |c: char| c.is_alphanumeric() || " _-.,()<>=+*/?|&!".contains(c);
     text.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -273,7 +273,7 @@ fn quoted(text: &str) -> String {
             '"' | '\\' => quoted.extend(['\\', c]),
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
-            // Line breaks of their own, or invisible: safer as a number.
+            // Line breaks or invisible: escaped by number.
             c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}') => {
                 // Writing into a string cannot fail.
                 let _ = write!(quoted, "\\u{:04x}", u32::from(c));

@@ -1,4 +1,4 @@
-//! What all cases of the check share: from the steps of a process to its findings.
+//! Shared by all cases of the check: from the steps of a process to its findings.
 
 use legwork_model::finding::Finding;
 use legwork_model::{check, yaml};

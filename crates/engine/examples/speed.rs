@@ -1,8 +1,8 @@
 //! How fast is the engine alone? Steps per second of one core, without encoding and without I/O.
 //!
 //! Runs cases of ten automatic steps after one another, one command a step, each answered with
-//! events and the next state. The same number of cases always prints the same hash, so that nobody
-//! gets faster by changing the answer; under callgrind, divide the instructions by the steps.
+//! events and the next state. The same number of cases always prints the same hash, so that a
+//! changed result is noticed; under callgrind, divide the instructions by the steps.
 //!
 //! `cargo run --release -p legwork-engine --example speed -- [cases]`
 

@@ -1,7 +1,7 @@
-//! What can be asked of one instance.
+//! The commands on one instance.
 //!
-//! Whether the asker is allowed to ask is settled before: commands carry who it is, for the history
-//! and for the rules of claiming alone.
+//! Authorisation is checked before: commands carry the caller only for the history and for the
+//! rules of claiming.
 
 use legwork_model::event::{
     Assigned, Channel, FetchedValue, Incident, Parcel, Performer, Received, Replanned,
@@ -13,23 +13,23 @@ use legwork_model::value::Value;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Reserve a work item for oneself.
+    /// Claim a work item for oneself.
     Claim {
         activity: Activity,
         by: AgentId,
     },
-    /// Give a claimed work item back to all who may do it.
+    /// Release a claimed work item: it is offered to all its actors again.
     Release {
         activity: Activity,
         by: AgentId,
     },
-    /// Hand a work item to another person, who holds it from then on.
+    /// Delegate a work item to another person, who becomes its holder.
     Delegate {
         activity: Activity,
         by: AgentId,
         to: AgentId,
     },
-    /// Take a work item from its holder, who is away, in their place.
+    /// Take over a work item from its absent holder, as a substitute.
     TakeOver {
         activity: Activity,
         by: AgentId,
@@ -40,25 +40,26 @@ pub enum Command {
         by: Performer,
         started_at: Timestamp,
         outputs: Vec<(ElementId, Value)>,
-        /// The code of the answer, exactly where a person decides.
+        /// The code of the answer, only for a decision by a person.
         answer: Option<u32>,
-        /// The request, when it carried an idempotency key.
+        /// The request, if it carried an idempotency key.
         request: Option<RequestDigest>,
-        /// By which way it came.
+        /// The channel of the request.
         channel: Option<Channel>,
     },
-    /// An executor has the result of a job. It counts, and the step is done when that is confirmed.
+    /// An executor has the result of a job. It counts, and the step is done when the executor has
+    /// acknowledged that.
     Answer {
         activity: Activity,
         by: Performer,
         started_at: Timestamp,
         outputs: Vec<(ElementId, Value)>,
-        /// The assignment that it is the result of.
+        /// The assignment that produced the result.
         lease: u64,
     },
-    /// An executor is given the activity; the history is to say why it.
+    /// The activity is assigned to an executor; the history records the reason.
     Assign(Box<Assigned>),
-    /// The executor knows that its result counts.
+    /// The executor has acknowledged that its result counts.
     Confirm {
         activity: Activity,
     },
@@ -69,12 +70,12 @@ pub enum Command {
         error: String,
         retry: bool,
     },
-    /// An open activity cannot go on, for a reason that lies outside of the instance.
+    /// An open activity cannot go on, for a reason outside of the instance.
     Raise {
         activity: Activity,
         incident: Incident,
     },
-    /// The way out of an incident.
+    /// The resolution of an incident.
     Resolve {
         activity: Activity,
         by: Performer,
@@ -89,37 +90,37 @@ pub enum Command {
         by: Performer,
         reason: Option<String>,
     },
-    /// End the instance where it stands.
+    /// Abort the instance.
     Abort {
         by: Performer,
         reason: String,
     },
-    /// Send something about the instance to another server.
+    /// Send a transfer about the instance to another server.
     Send {
         to: ServerId,
         parcel: Parcel,
     },
-    /// The other server has it.
+    /// The other server has acknowledged the transfer.
     Deliver {
         to: ServerId,
         number: u32,
     },
-    /// Something came from another server.
+    /// A transfer came from another server.
     Receive(Box<Received>),
-    /// Values came that had been written elsewhere.
+    /// Values arrived that were written at another server.
     Fetch {
         values: Vec<FetchedValue>,
     },
-    /// The end was reached, by an instance that several servers have controlled.
+    /// The end was reached by an instance that several servers have controlled.
     Finish,
-    /// Steps are planned otherwise.
+    /// The plans of steps have changed.
     Replan(Box<Replanned>),
     /// The deadline has passed.
     PassDeadline {
         at: Timestamp,
         then: Then,
     },
-    /// What no server has taken yet goes to another one of the domain.
+    /// Transfers that a server has not acknowledged are redirected to another one of the domain.
     Redirect {
         from: ServerId,
         to: ServerId,
@@ -128,10 +129,10 @@ pub enum Command {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// Try again: offer the step once more, evaluate the conditions once more.
+    /// Retry: offer the step again, evaluate the conditions again.
     Retry,
-    /// Decide by hand; fits decisions.
+    /// Choose a branch by hand; for decisions.
     Choose(u32),
-    /// Supply the outputs by hand; fits steps.
+    /// Supply the outputs by hand; for steps.
     Complete(Vec<(ElementId, Value)>),
 }

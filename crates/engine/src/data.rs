@@ -1,7 +1,7 @@
-//! What a step hands over, checked against what it may and must write.
+//! The outputs of a step, checked against its declared writes.
 //!
-//! Data that passes here has the declared types, names each element once and lacks nothing
-//! mandatory; anything else is refused before it can reach a history.
+//! Invariant: accepted data has the declared types, each element once and every mandatory one;
+//! anything else is refused before it can reach a history.
 
 pub(crate) mod precedence;
 pub(crate) mod versions;
@@ -64,7 +64,7 @@ pub fn answer(schema: &Schema, node: NodeId, answer: &str) -> Result<u32, Reject
     }
 }
 
-/// Refuses outputs that a node may not write, lacks, or whose type is wrong.
+/// Refuses outputs that a node may not write, lacks, or that have a wrong type.
 pub(crate) fn check(
     schema: &Schema,
     node: &Node,

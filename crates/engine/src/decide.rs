@@ -1,8 +1,8 @@
-//! Commands in, events out, or a rejection that changed nothing.
+//! Decides commands: events, or a rejection that changed nothing.
 //!
-//! Each command has its room. What they share is the `Draft`: a copy of the state that every event
-//! is folded into as it is written, so that a decision always answers with the state its events
-//! lead to, and decisions by condition see the data of the step that made them due.
+//! Each command has its module. They share the `Draft`: a copy of the state into which every event is
+//! folded as it is written, so that a decision always returns the state after its events, and decisions
+//! by condition see the data of the step that made them due.
 
 mod abort;
 mod answer;
@@ -35,33 +35,32 @@ use crate::state::{Change, Lifecycle, NodeState, State};
 pub use create::{create, create_at};
 pub use travel::receive_first;
 
-/// The most bytes of an error or a reason that are kept; longer texts are cut.
+/// The most stored bytes of an error or a reason; longer texts are cut.
 pub(crate) const TEXT_BYTES_MAX: usize = 4 * 1024;
 
-/// What follows from a command.
+/// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub events: Vec<Event>,
     /// The state after the events.
     pub state: State,
-    /// What the events changed for somebody outside, in the order it happened.
+    /// The changes by the events that matter outside, in order of occurrence.
     pub changes: Vec<Change>,
 }
 
-/// The server at which something is decided.
+/// The server of a decision.
 pub trait Here {
     /// Whether it controls a node.
     fn controls(&self, schema: &Schema, state: &State, node: NodeId) -> bool;
 
-    /// Where whoever does a step is at home, if not in the domain of this server.
+    /// The home of a performer, if not the domain of this server.
     fn home(&self, performer: &Performer) -> Option<DomainId>;
 
-    /// Where the executor is at home that is expected to do this step best, if not in the domain of this
-    /// server.
+    /// The home of the executor that is expected to do this step best, if not the domain of this server.
     fn home_of_executor(&self, schema: &Schema, state: &State, node: NodeId) -> Option<DomainId>;
 }
 
-/// One server alone controls everything.
+/// One server controls everything.
 #[derive(Clone, Copy, Debug)]
 pub struct Everywhere;
 
@@ -79,7 +78,7 @@ impl Here for Everywhere {
     }
 }
 
-/// Decides what follows from a command on a running instance that one server controls.
+/// Decides a command on a running instance that one server controls.
 pub fn decide(
     schema: &Schema,
     state: &State,
@@ -89,7 +88,7 @@ pub fn decide(
     decide_at(&Everywhere, schema, state, command, now)
 }
 
-/// Decides what follows from a command on a running instance at one of its servers.
+/// Decides a command on a running instance at one of its servers.
 pub fn decide_at(
     here: &dyn Here,
     schema: &Schema,
@@ -135,7 +134,7 @@ pub fn decide_at(
     }
 }
 
-/// An instance that something is asked of.
+/// The instance of a command.
 #[derive(Clone, Copy)]
 struct Case<'a> {
     here: &'a dyn Here,
@@ -145,7 +144,7 @@ struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    /// Refuses orders for the instance as a whole where it was not started.
+    /// Refuses orders for the instance as a whole, except where it was started.
     fn gives_orders(self) -> Result<(), Rejection> {
         match self.state.started_elsewhere() {
             Some(_) => Err(Rejection::StartedElsewhere),
@@ -153,13 +152,13 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Refuses anything once the instance has ended.
+    /// Refuses everything once the instance has ended.
     fn alive(self) -> Result<(), Rejection> {
         let lifecycle = self.state.lifecycle();
         if lifecycle.has_ended() { Err(Rejection::Ended { lifecycle }) } else { Ok(()) }
     }
 
-    /// Finds the node of an activity of the present iteration.
+    /// Finds the node of an activity of the current iteration.
     fn node(self, activity: &Activity) -> Result<&'a Node, Rejection> {
         let known = self.schema.nodes.get(activity.node.0 as usize);
         let node = known.ok_or(Rejection::NoSuchActivity)?;
@@ -177,7 +176,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Finds a node that is work for somebody outside and open to them.
+    /// Finds an open node with outside work.
     fn open(self, activity: &Activity) -> Result<&'a Node, Rejection> {
         let node = self.node(activity)?;
         if !has_outside_work(node) {
@@ -195,7 +194,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Finds an open node that is work for a person.
+    /// Finds an open node with work for a person.
     fn work_item(self, activity: &Activity) -> Result<&'a Node, Rejection> {
         let node = self.open(activity)?;
         match node.who() {
@@ -204,7 +203,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Refuses another end of a step than the one that was taken.
+    /// Refuses any other end of a step whose result was accepted.
     fn not_answered(self, node: &Node) -> Result<(), Rejection> {
         match self.state.answer(node.id) {
             Some(_) => Err(Rejection::Answered { step: node.name.to_string() }),
@@ -212,7 +211,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Refuses to let anybody take up something new while the instance is suspended.
+    /// Refuses new work while the instance is suspended.
     fn not_suspended(self) -> Result<(), Rejection> {
         match self.state.lifecycle() {
             Lifecycle::Suspended => Err(Rejection::Suspended),
@@ -220,7 +219,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Answers with one event and what follows from it.
+    /// Answers with one event and its consequences.
     fn answer(self, event: Event) -> Result<Decision, Rejection> {
         let mut draft = Draft::of(self);
         draft.record(event);
@@ -228,7 +227,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// A decision in the making.
+/// A decision under construction.
 struct Draft<'a> {
     here: &'a dyn Here,
     schema: &'a Schema,
@@ -252,21 +251,21 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Writes an event down and folds it in.
+    /// Records an event and folds it in.
     fn record(&mut self, event: Event) {
         let Self { schema, state, now, changes, undecided, .. } = self;
         evolve::apply(schema, state, &event, *now, changes, undecided, Vec::pop);
         self.events.push(event);
     }
 
-    /// Takes the decisions by condition that became due, until none is left.
+    /// Decides all conditions that became due.
     fn finish(mut self) -> Decision {
         automatic::decide_all(&mut self);
         Decision { events: self.events, state: self.state, changes: self.changes }
     }
 }
 
-/// Cuts a text to what is kept of it, at a border between characters.
+/// Cuts a text to the stored length, at a character boundary.
 fn cut(text: &str) -> String {
     text[..text.floor_char_boundary(TEXT_BYTES_MAX)].to_owned()
 }

@@ -1,8 +1,8 @@
 //! Folds events into a state.
 //!
-//! An event is a fact: it is applied, never questioned. What a state then looks like depends on the
-//! schema, the state before and the event alone. Facts about nodes that the schema does not have
-//! are passed over, so that not even a foreign history can stop the server.
+//! An event is a fact: it is applied, never questioned. The new state depends only on the schema,
+//! the state before and the event. Facts about nodes that the schema does not have are skipped, so
+//! that not even a foreign history can stop the server.
 
 mod travel;
 
@@ -23,7 +23,7 @@ use crate::state::{
 };
 use crate::travel::Travel;
 
-/// Folds one event into the state, and tells what changed for somebody outside.
+/// Folds one event into the state, and returns the changes that matter outside.
 pub fn evolve(
     schema: &Schema,
     state: &mut State,
@@ -34,8 +34,8 @@ pub fn evolve(
     apply(schema, state, event, at, changes, &mut Vec::new(), Vec::pop);
 }
 
-/// Rebuilds a state from its whole history. `None` if that does not begin with a `Created`, here
-/// or at another server.
+/// Rebuilds a state from its whole history. `None` if the history does not begin with a `Created`,
+/// here or at another server.
 pub fn replay<'a>(
     schema: &Schema,
     records: impl Iterator<Item = &'a Record<Event>>,
@@ -62,7 +62,7 @@ pub fn replay<'a>(
     state
 }
 
-/// The state right after creation: the start node completed, what follows it enabled.
+/// The state right after creation: the start node completed, its successors enabled.
 pub(crate) fn begin(
     schema: &Schema,
     created: &Created,
@@ -81,8 +81,8 @@ pub(crate) fn begin(
     state
 }
 
-/// The state of an instance that was started elsewhere, before anything of it is known here.
-/// `None` if what was received does not begin with its start.
+/// The state of an instance that was started elsewhere, before anything of it is known here. `None`
+/// if the received entries do not begin with its start.
 pub(crate) fn begin_elsewhere(schema: &Schema, received: &Received) -> Option<State> {
     let Entry { event: Event::Created(created), at, server, .. } = received.entries.first()? else {
         return None;
@@ -94,8 +94,8 @@ pub(crate) fn begin_elsewhere(schema: &Schema, received: &Received) -> Option<St
     Some(state)
 }
 
-/// `evolve`, with the order of examination as an argument, and answering in `undecided` which
-/// decisions by condition became due.
+/// `evolve`, with the order of examination as an argument, and with the decisions by condition that
+/// became due in `undecided`.
 pub(crate) fn apply(
     schema: &Schema,
     state: &mut State,
@@ -109,7 +109,8 @@ pub(crate) fn apply(
     let mut spread = Spread::new(schema, state, at, changes, undecided, next);
     let node = |activity: &Activity| schema.nodes.get(activity.node.0 as usize);
     match event {
-        // The first event made the state; there is no second one. Assignments are for readers.
+        // The first event made the state; there is no second one. Assignments are recorded for
+        // readers only.
         Event::Created(_) | Event::Assigned(_) => {}
         Event::Claimed { activity, by } => {
             tell(&mut spread, node(activity), NodeState::Selected, Some(held(by, by, at)));
@@ -137,7 +138,7 @@ pub(crate) fn apply(
         Event::Failed { activity, by, error, retry_at } => {
             let mut failures = take_failures(spread.state, activity);
             failure::add(&mut failures, at, by, error);
-            // Without a repetition an incident follows, which is what there is to tell.
+            // Without a repetition an incident follows, which is the change.
             if retry_at.is_some() {
                 tell(&mut spread, node(activity), NodeState::Activated, None);
             }
@@ -189,7 +190,8 @@ fn pass_deadline(schema: &Schema, state: &mut State, at: Timestamp, then: Then) 
     state.deadline = Some(deadline);
 }
 
-/// Other servers are told of the end, and values come, after it: when it was is kept apart.
+/// Other servers are told of the end, and values arrive, after it: so its moment is stored
+/// separately.
 fn note_end(state: &mut State, at: Timestamp) {
     if let Some(travel) = state.travel.as_mut().filter(|_| state.lifecycle.has_ended()) {
         travel.ended_at.get_or_insert(at);
@@ -200,13 +202,14 @@ fn answered(Answered { by, started_at, writes, lease, .. }: Answered) -> Detail 
     Detail::Answered(Box::new(Answer { by, started_at, writes, lease }))
 }
 
-/// Who has an item, and from whom. Whoever takes it, or takes it over, has it from themselves.
+/// The holder of an item, and where they got it from. A person who claims it, or takes it over, has
+/// it from themselves.
 fn held(by: &AgentId, from: &AgentId, at: Timestamp) -> Detail {
     let given_by = Some(from).filter(|from| *from != by).cloned();
     Detail::Claimed { by: by.clone(), at, given_by }
 }
 
-/// Takes the failures of an activity, which go with its next detail.
+/// Takes the failures of an activity, which are part of its next detail.
 fn take_failures(state: &mut State, activity: &Activity) -> Vec<Failure> {
     let detail = state.pending_mut(activity.node).and_then(|pending| pending.detail.as_deref_mut());
     match detail {
@@ -217,7 +220,7 @@ fn take_failures(state: &mut State, activity: &Activity) -> Vec<Failure> {
     }
 }
 
-/// Puts a pending node into another state in which it is still pending.
+/// Changes the state of a pending node that stays pending.
 fn tell<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(
     spread: &mut Spread<'_, N>,
     node: Option<&Node>,
@@ -263,7 +266,7 @@ fn decided<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(
     finish(spread, node, End { by, code, request: None, home: None });
 }
 
-/// How an activity ended.
+/// The end of an activity.
 struct End {
     by: Performer,
     code: Option<u32>,
@@ -298,7 +301,7 @@ fn finish<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(
     }
 }
 
-/// The results of executors that counted up to the last completion of a node.
+/// The accepted results of executors up to the last completion of a node.
 fn earlier(last: Option<&Done>) -> Counted {
     let Some(last) = last else { return Counted::default() };
     let earlier = last.whereabouts.as_ref().map(|whereabouts| whereabouts.earlier.clone());
@@ -309,7 +312,7 @@ fn earlier(last: Option<&Done>) -> Counted {
     earlier
 }
 
-/// Withdraws whatever is open.
+/// Withdraws all open activities.
 fn aborted<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(spread: &mut Spread<'_, N>) {
     let open: Vec<NodeId> = spread.state.pending.iter().map(|pending| pending.node).collect();
     for id in open {

@@ -1,29 +1,29 @@
-//! Attempts that went wrong, as they are told with an incident.
+//! Failed attempts, as they are shown with an incident.
 //!
-//! Invariant: the history has them all; of those since the last incident the latest are kept here, cut
-//! short, so that whoever looks at an incident sees its story at once.
+//! Invariant: the history has all of them; the latest since the last incident are kept here, cut
+//! short, so that an incident shows its cause at once.
 
 use legwork_model::event::Performer;
 use legwork_model::time::Timestamp;
 use minicbor::{Decode, Encode};
 
-/// So many are kept.
+/// The most failures that are kept.
 const FAILURES_MAX: usize = 10;
 const ERROR_BYTES_MAX: usize = 500;
 
-/// An attempt at a job that went wrong.
+/// A failed attempt at a job.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Failure {
     #[n(0)]
     pub at: Timestamp,
-    /// Who made it.
+    /// The performer.
     #[n(1)]
     pub by: Performer,
     #[n(2)]
     pub error: String,
 }
 
-/// One more went wrong.
+/// Adds a failure.
 pub(crate) fn add(failures: &mut Vec<Failure>, at: Timestamp, by: &Performer, error: &str) {
     if failures.len() >= FAILURES_MAX {
         failures.remove(0);

@@ -1,6 +1,6 @@
 //! The rules by which one node's end enables or skips others.
 //!
-//! Edges have no storage: what an edge signals follows from its source (`control_signal`,
+//! Edges have no storage: the signal of an edge follows from its source (`control_signal`,
 //! `sync_signal`). A node leaves `NotActivated` at most once per iteration and the rules look at
 //! settled sources alone, so the order in which nodes are examined does not matter.
 
@@ -15,8 +15,7 @@ use crate::state::{Change, Lifecycle, NodeState, Pending, State};
 
 /// Spreads the consequences of an event over the nodes of an instance.
 ///
-/// `next` takes the node to examine next out of those waiting; it decides the order and nothing
-/// else.
+/// `next` picks the node to examine next from those waiting; it affects only the order.
 pub(crate) struct Spread<'a, N> {
     pub(crate) schema: &'a Schema,
     pub(crate) state: &'a mut State,
@@ -25,12 +24,12 @@ pub(crate) struct Spread<'a, N> {
     /// Decisions by condition that became due.
     pub(crate) undecided: &'a mut Vec<NodeId>,
     pub(crate) next: N,
-    /// Who controlled what is told of; `None` if it was this server.
+    /// The server that controlled the event; `None` for this server.
     pub(crate) server: Option<ServerId>,
     waiting: Vec<NodeId>,
 }
 
-/// What an edge tells its target.
+/// The signal of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Signal {
     None,
@@ -38,7 +37,7 @@ enum Signal {
     False,
 }
 
-/// What the rules say of a node that is not activated yet.
+/// The verdict of the rules on a node that is not activated yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Wait,
@@ -58,13 +57,13 @@ impl<'a, N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>> Spread<'a, N> {
         Self { schema, state, at, changes, undecided, next, server: None, waiting: Vec::new() }
     }
 
-    /// A node completed: tells its successors, to a fixpoint.
+    /// A node completed: signals its successors, to a fixpoint.
     pub(crate) fn completed(&mut self, node: &Node) {
         self.settle(node, NodeState::Completed);
         self.run();
     }
 
-    /// Rule Iterate: the loop goes round once more.
+    /// Rule Iterate: the loop repeats.
     pub(crate) fn iterate(&mut self, id: LoopId) {
         let Some(rounds) = self.state.rounds.get_mut(id.0 as usize) else { return };
         *rounds = rounds.saturating_add(1);
@@ -82,7 +81,7 @@ impl<'a, N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>> Spread<'a, N> {
         self.completed(start);
     }
 
-    /// Puts a node into a state and tells whom it concerns.
+    /// Changes the state of a node, and records the change.
     pub(crate) fn enter(&mut self, node: &Node, to: NodeState) {
         let from = self.state.nodes.get(node.id.0);
         self.state.nodes.set(node.id.0, to);
@@ -140,13 +139,13 @@ impl<'a, N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>> Spread<'a, N> {
         }
     }
 
-    /// Completes or skips a node and has the targets of all its edges examined. The instance ends
-    /// with its end node, also when a strict sync edge had everything up to there skipped.
+    /// Completes or skips a node and examines the targets of all its edges. The instance ends with
+    /// its end node, also when a strict sync edge skipped everything up to the end.
     fn settle(&mut self, node: &Node, to: NodeState) {
         self.enter(node, to);
-        // Reversed, so that the usual order, last in first out, is that of the document.
+        // Reversed, so that the usual order, last in first out, is the document order.
         self.waiting.extend(node.outgoing.iter().chain(&node.sync_out).rev());
-        // Where several servers take part, the one that controls the end says so.
+        // With several servers, the one that controls the end records it.
         if let NodeKind::End = node.kind
             && self.state.travel.is_none()
         {
@@ -155,7 +154,7 @@ impl<'a, N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>> Spread<'a, N> {
     }
 }
 
-/// The elements a node needs the values of: what it reads, and what its conditions speak of.
+/// The elements that a node needs: those it reads, and those in its conditions.
 pub(crate) fn read_by(schema: &Schema, node: &Node) -> Vec<ElementId> {
     let conditions: Vec<&Condition> = match &node.kind {
         NodeKind::XorSplit { decision: Decision::Conditions(conditions), .. } => {
@@ -183,7 +182,7 @@ pub(crate) fn read_by(schema: &Schema, node: &Node) -> Vec<ElementId> {
     all
 }
 
-/// Whether a node is work for a person or a worker, rather than decided here.
+/// Whether a node is work for a person or a worker, not decided here.
 pub(crate) fn has_outside_work(node: &Node) -> bool {
     match &node.kind {
         NodeKind::Manual { .. }
@@ -202,8 +201,8 @@ pub(crate) fn has_outside_work(node: &Node) -> bool {
     }
 }
 
-/// A decision by condition is nobody's work but when it has an incident: that it is due is over
-/// before anybody outside could see it.
+/// A decision by condition is outside work only with an incident: otherwise it is over before it
+/// could be seen outside.
 fn seen_outside(node: &Node, state: NodeState) -> NodeState {
     if state == NodeState::Activated && !has_outside_work(node) {
         NodeState::NotActivated
@@ -234,7 +233,7 @@ fn verdict(state: &State, node: &Node) -> Verdict {
 }
 
 /// A join of parallel branches: enabled if all edges are true, skipped if one is false. It waits
-/// for all of them either way, so that nothing before a settled node is still running.
+/// for all of them either way, so that no node before a settled node is still running.
 fn all_true(state: &State, node: &Node) -> Verdict {
     let mut verdict = Verdict::Enable;
     for edge in &node.incoming {
@@ -261,8 +260,8 @@ fn one_true(state: &State, node: &Node) -> Verdict {
     verdict
 }
 
-/// The sync edges' say on a node whose turn it is: a strict one that is false skips it, one without
-/// a signal makes it wait.
+/// The verdict of the sync edges on a node that is due: a strict one that is false skips it, one
+/// without a signal makes it wait.
 fn guarded(state: &State, node: &Node) -> Verdict {
     let mut verdict = Verdict::Enable;
     for edge in &node.sync_in {

@@ -18,7 +18,7 @@ pub enum Rejection {
          act on `{step}:{current}`"
     )]
     IterationOver { step: String, current: Iteration },
-    /// The very same request was carried out before: the caller answers as it did then.
+    /// The same request was carried out before: the caller gives the same answer as then.
     #[error("this request was carried out before; nothing is left to do")]
     AlreadyDone,
     #[error("this idempotency key was used for another request; use a fresh one")]
@@ -132,7 +132,7 @@ fn list(names: &[String]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// What to do about a value, where its mismatch does not say so itself.
+/// The hint about a value, if its mismatch does not give one.
 fn mended(mismatch: &Mismatch) -> &'static str {
     match mismatch {
         Mismatch::Type { .. } => "; give such a value",
@@ -219,7 +219,7 @@ mod tests {
         all
     }
 
-    /// Only here so that nobody forgets `all`.
+    /// Makes the compiler check that `all` is complete.
     fn is_listed(rejection: &Rejection) {
         match rejection {
             Rejection::NoSuchActivity

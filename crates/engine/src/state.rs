@@ -1,8 +1,7 @@
-//! Where one instance stands: a fold over its events, and the views others need of it.
+//! The state of one instance: a fold over its events, and views of it.
 //!
-//! Only `evolve` changes a state. It is small, because very many are held in memory at once: one
-//! byte per node, and more only for nodes that have more to tell. Equal histories give equal
-//! states, in memory and in snapshots.
+//! Only `evolve` changes a state. It is small, because very many are held in memory at once: one byte per node, and
+//! more only for nodes with more detail. Equal histories give equal states, in memory and in snapshots.
 
 mod apart;
 mod counted;
@@ -30,18 +29,17 @@ pub(crate) use counted::Counted;
 use format::Format;
 pub(crate) use nodes::Nodes;
 
-/// What a node is doing. A job that a worker is busy with is still `Activated`: leases are not
-/// part of the history.
+/// The state of a node. A job that a worker is doing is still `Activated`: leases are not part of the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum NodeState {
     NotActivated = 0,
     /// Due: offered to people, or waiting for a worker.
     Activated = 1,
-    /// Claimed by a person, or done by an executor that has not confirmed it.
+    /// Claimed by a person, or done by an executor that has not acknowledged the verdict.
     Selected = 2,
     Completed = 3,
-    /// It can no longer run in this iteration: the instance took another way.
+    /// It can no longer run in this iteration: it is on a dead path.
     Skipped = 4,
     /// It has an incident.
     Failed = 5,
@@ -52,7 +50,7 @@ pub enum NodeState {
 pub enum Lifecycle {
     #[n(0)]
     Running,
-    /// Goes on with what people and workers hold already, offers nothing new.
+    /// Work that is held goes on, but nothing new is offered.
     #[n(1)]
     Suspended,
     #[n(2)]
@@ -75,36 +73,36 @@ pub struct State {
     pub(crate) starter: Performer,
     #[n(5)]
     pub(crate) started_at: Timestamp,
-    /// When something happened in it last.
+    /// The moment of the last record.
     #[n(6)]
     pub(crate) latest: Timestamp,
     #[n(7)]
     pub(crate) nodes: Nodes,
-    /// How often each loop has gone round, by its number.
+    /// The number of repetitions of each loop, by its number.
     #[n(8)]
     pub(crate) rounds: Box<[u32]>,
-    /// The nodes that are activated, selected or failed, in their order.
+    /// The activated, selected or failed nodes, in order.
     #[n(9)]
     pub(crate) pending: Vec<Pending>,
-    /// The last completion of each node with work or a choice of its own, in their order.
+    /// The last completion of each node with work or a choice of its own, in order.
     #[n(10)]
     pub(crate) done: Vec<Done>,
     #[n(11)]
     pub(crate) versions: Versions,
-    /// `None` while one server alone controls it.
+    /// `None` while only one server controls it.
     #[n(12)]
     pub(crate) travel: Option<Box<Travel>>,
-    /// By when it is to be done, if somebody said so.
+    /// Its deadline, if it has one.
     #[n(13)]
     pub(crate) deadline: Option<Box<Deadline>>,
 }
 
-/// What is known of a node between its activation and its completion.
+/// The details of a node between its activation and its completion.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct Pending {
     #[n(0)]
     pub(crate) node: NodeId,
-    /// Failed attempts since its activation, or since somebody resolved its last incident.
+    /// Failed attempts since its activation, or since its last incident was resolved.
     #[n(1)]
     pub(crate) attempts: u32,
     #[n(2)]
@@ -121,11 +119,11 @@ pub(crate) enum Detail {
         by: AgentId,
         #[n(1)]
         at: Timestamp,
-        /// Somebody else, who gave it to them. Older snapshots do not say.
+        /// The person who delegated it. Older snapshots lack it.
         #[n(2)]
         given_by: Option<AgentId>,
     },
-    /// Attempts failed, the latest last; the next one is made then, if one is made at all.
+    /// Failed attempts, the latest last; the next one is made at `retry_at`, if any.
     #[n(1)]
     Failed {
         #[n(0)]
@@ -137,16 +135,16 @@ pub(crate) enum Detail {
     Incident {
         #[n(0)]
         incident: Incident,
-        /// What led to it.
+        /// The failures that led to it.
         #[n(1)]
         failures: Vec<Failure>,
     },
-    /// An executor's result counts, and it does not know yet.
+    /// An executor's result was accepted, and not acknowledged yet.
     #[n(3)]
     Answered(#[n(0)] Box<Answer>),
 }
 
-/// The result of an executor that counts and is not confirmed yet.
+/// An accepted result of an executor that is not acknowledged yet.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Answer {
     #[n(0)]
@@ -155,7 +153,7 @@ pub struct Answer {
     pub started_at: Timestamp,
     #[n(2)]
     pub writes: Vec<(ElementId, Value)>,
-    /// The assignment that it is the result of.
+    /// The assignment that produced it.
     #[n(3)]
     pub lease: u64,
 }
@@ -164,7 +162,7 @@ pub struct Answer {
 pub(crate) struct Done {
     #[n(0)]
     pub(crate) node: NodeId,
-    /// The branch taken, where one was.
+    /// The branch taken, if any.
     #[n(1)]
     pub(crate) code: Option<u32>,
     #[n(2)]
@@ -173,60 +171,60 @@ pub(crate) struct Done {
     pub(crate) at: Timestamp,
     #[n(4)]
     pub(crate) request: Option<RequestDigest>,
-    /// `None` outside of loops, at this server, by somebody at home here.
+    /// `None` outside of loops, at this server, by a performer at home here.
     #[n(5)]
     pub(crate) whereabouts: Option<Box<Whereabouts>>,
 }
 
-/// Where and in which iteration an activity was done.
+/// The place and the iteration of a completion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct Whereabouts {
     #[n(0)]
     pub(crate) iteration: Iteration,
-    /// Who controlled it; `None` if it was this server.
+    /// The server that controlled it; `None` for this server.
     #[n(1)]
     pub(crate) server: Option<ServerId>,
-    /// Where whoever did it is at home, if not where it was controlled.
+    /// The home of the performer, if not where it was controlled.
     #[n(2)]
     pub(crate) home: Option<DomainId>,
-    /// The results of executors that counted in earlier iterations.
+    /// The accepted results of executors in earlier iterations.
     #[n(3)]
     pub(crate) earlier: Counted,
 }
 
-/// A node went from one state to another, and somebody outside has to know: a work item or a job
-/// came, went, or changed hands, or an incident was raised or resolved. A claim handed over and a
-/// repetition scheduled keep the state and are told all the same.
+/// A change of a node's state that matters outside: a work item or a job was added, removed, or changed hands, or
+/// an incident was raised or resolved. A delegated claim and a scheduled repetition keep the state and are reported
+/// all the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub activity: Activity,
     pub from: NodeState,
-    /// `NotActivated` when it was withdrawn: the instance was aborted, or the conditions of a
-    /// decision with an incident are evaluated once more.
+    /// `NotActivated` when it was withdrawn: the instance was aborted, or the conditions of a decision with an
+    /// incident are evaluated again.
     pub to: NodeState,
 }
 
-/// An activity that somebody outside has to act on.
+/// An activity with outside work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Open<'a> {
     pub activity: Activity,
     pub state: NodeState,
-    /// Whether somebody new may take it up: not claimed, no incident, the instance not suspended.
-    /// A repetition is offered from `retry_at` on.
+    /// Whether it can be taken up: not claimed, no incident, the instance not suspended. A repetition is offered
+    /// from `retry_at` on.
     pub offered: bool,
     pub since: Timestamp,
     pub claimed_by: Option<&'a AgentId>,
     pub claimed_at: Option<Timestamp>,
-    /// Who gave it to the one who has it, unless they took it themselves.
+    /// The person who delegated it to its holder, if any.
     pub given_by: Option<&'a AgentId>,
     pub attempts: u32,
     pub retry_at: Option<Timestamp>,
     pub incident: Option<&'a Incident>,
-    /// The latest failed attempts of those that are counted.
+    /// The latest of its failed attempts.
     pub failures: &'a [Failure],
 }
 
-/// One value that a data element had.
+/// One value of a data element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version<'a> {
     pub value: &'a Value,
@@ -247,7 +245,7 @@ impl State {
         self.lifecycle
     }
 
-    /// By when it is to be done, and what is planned for that.
+    /// Its deadline and plan.
     pub fn deadline(&self) -> Option<&Deadline> {
         self.deadline.as_deref()
     }
@@ -261,7 +259,7 @@ impl State {
     }
 
     pub fn ended_at(&self) -> Option<Timestamp> {
-        // Where one server alone has to do with it nothing comes after its end.
+        // With only one server, there is no record after its end.
         let noted = self.travel.as_ref().and_then(|travel| travel.ended_at);
         self.lifecycle.has_ended().then(|| noted.unwrap_or(self.latest))
     }
@@ -275,13 +273,13 @@ impl State {
         self.nodes.get(node.0)
     }
 
-    /// The activity of a node in the present iteration of the loops around it.
+    /// The activity of a node in its current iteration.
     pub fn activity(&self, schema: &Schema, node: NodeId) -> Activity {
         let loops = schema.nodes.get(node.0 as usize).map_or(&[][..], |node| &node.loops);
         Activity { node, iteration: Iteration(loops.iter().map(|id| self.round(*id)).collect()) }
     }
 
-    /// Who did it last, the latest iteration counting.
+    /// Its last performer, in the latest iteration.
     pub fn performer(&self, node: NodeId) -> Option<&Performer> {
         self.done(node).map(|done| &done.by)
     }
@@ -295,17 +293,17 @@ impl State {
         self.done(node).and_then(|done| done.code)
     }
 
-    /// Every activity somebody outside has to act on, in the order of the nodes.
+    /// All activities with outside work, in the order of the nodes.
     pub fn open<'a>(&'a self, schema: &'a Schema) -> impl Iterator<Item = Open<'a>> {
         self.pending.iter().filter_map(|pending| self.opened(schema, pending))
     }
 
-    /// One node as `open` tells it, if it is open.
+    /// One node as in `open`, if it is open.
     pub fn open_at<'a>(&'a self, schema: &Schema, node: NodeId) -> Option<Open<'a>> {
         self.opened(schema, self.pending(node)?)
     }
 
-    /// The activities that cannot go on without somebody's decision.
+    /// The activities with incidents.
     pub fn incidents(&self, schema: &Schema) -> impl Iterator<Item = (Activity, &Incident)> {
         self.pending.iter().filter_map(|pending| match pending.detail.as_deref() {
             Some(Detail::Incident { incident, .. }) => {
@@ -317,15 +315,15 @@ impl State {
         })
     }
 
-    /// The results of executors that count and are not confirmed yet.
+    /// The accepted results of executors that are not acknowledged yet.
     pub fn answers(&self, schema: &Schema) -> impl Iterator<Item = (Activity, &Answer)> {
         self.pending.iter().filter_map(|pending| {
             Some((self.activity(schema, pending.node), self.answer(pending.node)?))
         })
     }
 
-    /// Whether a result that an executor gave under a lease has completed a node, in whatever iteration. Older records
-    /// call executors workers: the name counts.
+    /// Whether an executor's result under a lease has completed a node, in any iteration. Older records have
+    /// executors as workers: the name counts.
     pub fn has_counted(&self, node: NodeId, executor: &str, lease: u64) -> bool {
         let Some(done) = self.done(node) else { return false };
         let request = RequestDigest(lease);
@@ -335,7 +333,7 @@ impl State {
             || earlier.is_some_and(|earlier| earlier.contains(executor, request))
     }
 
-    /// The result of an executor that counts and is not confirmed yet.
+    /// The accepted result of an executor that is not acknowledged yet.
     pub fn answer(&self, node: NodeId) -> Option<&Answer> {
         match self.pending(node)?.detail.as_deref()? {
             Detail::Answered(answer) => Some(answer),
@@ -365,12 +363,12 @@ impl State {
         self.versions.valid(&Before::new(schema, self, reader), element)?.value
     }
 
-    /// What the instance answers with once it has ended.
+    /// The results of an ended instance.
     pub fn results(&self, schema: &Schema) -> Vec<(ElementId, &Value)> {
         self.inputs(schema, &Activity::once(schema.end()))
     }
 
-    /// All values an element has had as far as they are here, oldest first.
+    /// All local values of an element, oldest first.
     pub fn versions(&self, element: ElementId) -> Vec<Version<'_>> {
         let newest_first = self.versions.of(element);
         let mut versions: Vec<_> = newest_first
@@ -382,7 +380,7 @@ impl State {
         versions
     }
 
-    /// What the contents of all its files take, of each element the newest that is known here.
+    /// The size of all its files, counting the newest known version of each element.
     pub fn file_bytes(&self) -> u64 {
         let size = |value: &Value| match value {
             Value::File(file) => file.size,
@@ -396,15 +394,15 @@ impl State {
         self.versions.newest().map(size).sum()
     }
 
-    /// What all values that were ever written take in memory, about: older ones are kept too, and
-    /// those that are written when they are confirmed count already.
+    /// The approximate memory of all values ever written: older ones are kept too, and those of unacknowledged
+    /// results count already.
     pub fn data_bytes(&self) -> u64 {
         let unconfirmed = self.unconfirmed().flat_map(|answer| &answer.writes);
         self.versions.bytes()
             + unconfirmed.map(|(_, value)| version_bytes(Some(value))).sum::<u64>()
     }
 
-    /// How many records are still to come of what counts and is not confirmed yet.
+    /// The number of records to come for accepted results that are not acknowledged.
     pub fn records_owed(&self) -> u64 {
         self.unconfirmed().count() as u64
     }
@@ -413,8 +411,8 @@ impl State {
         self.pending.iter().filter_map(|pending| self.answer(pending.node))
     }
 
-    /// Replaces the names in it by shared ones. A state read from a snapshot has its own copy of
-    /// each; with very many states in memory that adds up.
+    /// Replaces the names in it by shared ones. A state read from a snapshot has its own copies; with very many
+    /// states in memory that adds up.
     pub fn intern(&mut self, mut shared: impl FnMut(&Arc<str>) -> Arc<str>) {
         fn name_of(performer: &mut Performer) -> Option<&mut Arc<str>> {
             match performer {
@@ -478,14 +476,14 @@ impl State {
             Some(Detail::Incident { incident, failures }) => {
                 (open.incident, open.failures) = (Some(incident), failures);
             }
-            // The site asks for it by itself.
+            // The site sends the verdict without a poll.
             Some(Detail::Answered(_)) | None => {}
         }
         Some(open)
     }
 }
 
-/// What the rooms of this crate need besides.
+/// For other modules of this crate.
 impl State {
     pub(crate) fn fresh(schema: &Schema, starter: Performer, at: Timestamp) -> Self {
         Self {
@@ -506,7 +504,7 @@ impl State {
         }
     }
 
-    /// From now on several servers have to do with it.
+    /// Marks the instance as shared by several servers.
     pub(crate) fn travel_mut(&mut self) -> &mut Travel {
         self.travel.get_or_insert_default()
     }
@@ -515,7 +513,7 @@ impl State {
         self.rounds.get(id.0 as usize).copied().unwrap_or(0)
     }
 
-    /// How an iteration compares to the present one of the loops around a node.
+    /// Compares an iteration with the current one of the loops around a node.
     pub(crate) fn compare_iteration(
         &self,
         node: &Node,
@@ -559,7 +557,7 @@ impl NodeState {
         Self::Failed,
     ];
 
-    /// Whether it is waiting for somebody.
+    /// Whether it waits for outside work.
     pub fn is_pending(self) -> bool {
         match self {
             Self::Activated | Self::Selected | Self::Failed => true,
@@ -590,7 +588,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_of_another_format_is_refused() {
-        // A list whose first entry is the number of the format.
+        // A list whose first entry is the format number.
         let refusal = State::from_bytes(&[0x81, 0x01]).unwrap_err();
         assert!(refusal.to_string().contains("another format"), "{refusal}");
     }

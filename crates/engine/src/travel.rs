@@ -1,8 +1,8 @@
-//! What an instance that several servers control has sent, is sending and has received here.
+//! The sent, unacknowledged and received transfers of an instance that several servers control.
 //!
-//! Invariant: between two servers parcels are numbered from 1 without gaps. What was sent is kept
-//! until it is delivered, or goes another way before any of it was; what was received is never
-//! taken twice.
+//! Invariant: between two servers transfers are numbered from 1 without gaps. A sent transfer is
+//! kept until it is acknowledged, or redirected before any was; a received transfer is never
+//! applied twice.
 
 use legwork_model::event::{Order, Parcel, Passage};
 use legwork_model::id::{Activity, ServerId};
@@ -15,29 +15,29 @@ pub(crate) struct Travel {
     /// Where the instance was started, if not here.
     #[n(0)]
     pub(crate) started_at: Option<ServerId>,
-    /// The other servers it has to do with here, in their order.
+    /// The other servers of the instance known here, in order.
     #[n(1)]
     pub(crate) peers: Vec<Peer>,
     /// The last order that took effect here.
     #[n(2)]
     pub(crate) order: Option<Order>,
-    /// When the instance ended. Other servers are told of it, and values come, after that.
+    /// When the instance ended. Other servers are told of it, and values arrive, after that.
     #[n(3)]
     pub(crate) ended_at: Option<Timestamp>,
 }
 
-/// Another server, as far as this instance goes.
+/// The transfers with another server about this instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Peer {
     #[n(0)]
     pub server: ServerId,
-    /// The number of the last parcel sent to it.
+    /// The number of the last transfer sent to it.
     #[n(1)]
     pub sent: u32,
-    /// Those that are not delivered yet, in their order.
+    /// The unacknowledged ones, in order.
     #[n(2)]
     pub waiting: Vec<Outgoing>,
-    /// The number of the last parcel received from it.
+    /// The number of the last transfer received from it.
     #[n(3)]
     pub received: u32,
     /// The last activities that it was told of from here, or has told of.
@@ -45,7 +45,7 @@ pub struct Peer {
     pub told: Vec<Activity>,
 }
 
-/// A parcel on its way.
+/// An unacknowledged transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Outgoing {
     #[n(0)]
@@ -78,7 +78,7 @@ impl Travel {
         }
     }
 
-    /// What waits for one server waits for another one from now on, or for none.
+    /// Transfers that wait for one server wait for another one from now on, or are dropped.
     pub(crate) fn redirected(&mut self, from: ServerId, to: Option<ServerId>) {
         let Ok(place) = self.peers.binary_search_by_key(&from, |peer| peer.server) else { return };
         let peer = &mut self.peers[place];
@@ -86,7 +86,7 @@ impl Travel {
         // Their numbers are free again.
         peer.sent = peer.sent.saturating_sub(waiting.len() as u32);
         if peer.sent == 0 && peer.received == 0 {
-            // It never had to do with the instance.
+            // It never had a part of the instance.
             self.peers.remove(place);
         }
         let Some(to) = to else { return };
@@ -130,13 +130,13 @@ impl Travel {
 }
 
 impl Peer {
-    /// Whether nothing is known to have gone there, nor to have come from there.
+    /// Whether no transfer is known to have reached it, nor to have come from it.
     pub fn is_untouched(&self) -> bool {
         let first = self.waiting.first().map_or(self.sent + 1, |outgoing| outgoing.number);
         first == 1 && self.received == 0
     }
 
-    /// Remembers how far the other server is known to know the history.
+    /// Records how far the other server is known to know the history.
     fn hear(&mut self, schema: &Schema, parcel: &Parcel) {
         for Passage { source, .. } in parcel.passages() {
             let known =

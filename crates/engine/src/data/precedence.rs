@@ -1,9 +1,10 @@
-//! Which activities come before a reader.
+//! The activities before a reader.
 //!
-//! Everything on a path of control and sync edges to it, and everything in earlier iterations of
-//! the loops around both. Not every edge orders, though: a skipped node did not wait for its sync
-//! edges, so whoever follows it may run beside their sources. What is before a pending activity is
-//! settled, hence the values it reads do not change while somebody works on it.
+//! All activities on paths of control and sync edges to the reader, and all in earlier iterations
+//! of the loops around both. Not every edge orders, though: a skipped node did not wait for its
+//! sync edges, so its successors may run in parallel to the sources of those edges. Activities
+//! before a pending activity are settled, hence the values it reads do not change while it is
+//! worked on.
 
 use legwork_model::id::{Activity, NodeId};
 use legwork_model::schema::{Node, Schema};
@@ -14,14 +15,14 @@ use crate::state::{NodeState, State};
 pub(crate) struct Before<'a> {
     schema: &'a Schema,
     reader: &'a Activity,
-    /// The nodes on paths that order, where these are fewer than those of the schema.
+    /// The nodes on ordering paths, if these are fewer than those of the schema.
     ordered: Option<Vec<bool>>,
 }
 
 impl<'a> Before<'a> {
     pub(crate) fn new(schema: &'a Schema, state: &State, reader: &'a Activity) -> Self {
         let node = schema.nodes.get(reader.node.0 as usize);
-        // Of earlier iterations it is not known any more what was skipped.
+        // Which nodes were skipped in earlier iterations is no longer known.
         let present = node.filter(|node| state.compare_iteration(node, &reader.iteration).is_eq());
         let waived = |other: &Node| {
             other.id != reader.node
@@ -47,7 +48,7 @@ impl<'a> Before<'a> {
         }
     }
 
-    /// Whether a loop around both has gone round in between.
+    /// Whether a loop around both has repeated in between.
     fn in_earlier_round(&self, writer: &Activity) -> bool {
         let loops = |activity: &Activity| &self.schema.node(activity.node).loops;
         let shared = loops(writer).iter().zip(loops(self.reader)).take_while(|(a, b)| a == b);

@@ -1,9 +1,9 @@
-//! The data history of an instance: every value ever written, by whom and when.
+//! The data history of an instance: every value ever written, with its writer and time.
 //!
-//! Versions are immutable and shared between copies of a state, so that copying a state never
-//! copies a value. A reader gets the version of the last writer before it, which need not be the
-//! newest one: a writer running parallel to the reader does not count. The value of a version that
-//! was written at another server may still be there.
+//! Versions are immutable and shared between copies of a state, so copying a state never copies a
+//! value. A reader gets the version of the last writer before it, which need not be the newest one:
+//! a writer running parallel to the reader does not count. The value of a version that was written
+//! at another server may still be there.
 
 use std::sync::Arc;
 
@@ -17,26 +17,26 @@ use super::precedence::Before;
 
 #[derive(Clone, Default)]
 pub(crate) struct Versions {
-    /// For every element that was written, its newest version; ordered by element.
+    /// For every written element its newest version; ordered by element.
     newest: Vec<Arc<Link>>,
-    /// Values that came later than their versions, if any did.
+    /// Values that arrived later than their versions, if any.
     fetched: Option<Arc<Vec<Arc<FetchedValue>>>>,
-    /// Of all versions together.
+    /// The size of all versions together.
     bytes: u64,
 }
 
-/// One value that a data element had, or has elsewhere.
+/// One version of a data element; its value may be at another server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found<'a> {
     /// `None` if it is still at `server`.
     pub(crate) value: Option<&'a Value>,
     pub(crate) writer: Activity,
     pub(crate) at: Timestamp,
-    /// Who controlled the writer; `None` if it was this server.
+    /// The server that controlled the writer; `None` for this server.
     pub(crate) server: Option<ServerId>,
 }
 
-/// A version to be written.
+/// A version to write.
 pub(crate) struct Written<'a> {
     pub(crate) element: ElementId,
     pub(crate) value: Option<Value>,
@@ -45,10 +45,10 @@ pub(crate) struct Written<'a> {
     pub(crate) server: Option<ServerId>,
 }
 
-/// What a version takes in memory besides its value, about.
+/// The approximate memory of a version besides its value.
 const LINK_BYTES: u64 = 64;
 
-/// What a version takes in memory, about.
+/// The approximate memory of a version.
 pub(crate) fn version_bytes(value: Option<&Value>) -> u64 {
     LINK_BYTES + value.map_or(0, Value::content_bytes) as u64
 }
@@ -85,7 +85,7 @@ impl Versions {
         }
     }
 
-    /// Adds the value of a version that had been elsewhere.
+    /// Adds the value of a version that was at another server.
     pub(crate) fn fetched(&mut self, value: FetchedValue) {
         self.bytes += value.value.content_bytes() as u64;
         Arc::make_mut(self.fetched.get_or_insert_default()).push(Arc::new(value));
@@ -106,13 +106,13 @@ impl Versions {
         self.newest_first(element).map(|link| self.found(link))
     }
 
-    /// The version of an element that an activity has written.
+    /// The version of an element written by an activity.
     pub(crate) fn by(&self, element: ElementId, writer: &Activity) -> Option<Found<'_>> {
         let mut links = self.newest_first(element);
         links.find(|link| link.activity() == *writer).map(|link| self.found(link))
     }
 
-    /// The newest value of each element, as far as it is here.
+    /// The newest local value of each element.
     pub(crate) fn newest(&self) -> impl Iterator<Item = &Value> {
         self.newest.iter().filter_map(|link| self.found(link).value)
     }
@@ -144,8 +144,8 @@ impl Link {
     }
 }
 
-/// Takes a chain apart link by link: dropping it recursively could exhaust the stack after a loop
-/// of many thousand iterations.
+/// Drops a chain link by link: recursion could exhaust the stack after a loop of many thousand
+/// iterations.
 impl Drop for Link {
     fn drop(&mut self) {
         let mut older = self.older.take();
@@ -183,7 +183,7 @@ impl std::fmt::Debug for Versions {
     }
 }
 
-/// A version as it stands in a snapshot.
+/// A version in a snapshot.
 #[derive(Decode)]
 struct Stored {
     #[n(0)]
@@ -199,7 +199,7 @@ struct Stored {
 }
 
 /// The versions, as one list with the older ones of an element before the newer ones; then the
-/// values that came later.
+/// values that arrived later.
 impl<C> Encode<C> for Versions {
     fn encode<W: minicbor::encode::Write>(
         &self,

@@ -1,7 +1,7 @@
-//! Aborting: the instance ends where it stands.
+//! Aborting: the instance ends at once.
 //!
-//! Everything open is withdrawn; what was done stays done and in the history. That goes for results of
-//! executors too that count and are not confirmed: they may know.
+//! Open activities are withdrawn; completed ones stay done and in the history. So do accepted results
+//! of executors that are not acknowledged: the executors may know already.
 
 use legwork_model::event::{Completed, Event, Performer, RequestDigest};
 
@@ -15,7 +15,7 @@ pub(super) fn abort(case: Case<'_>, by: Performer, reason: &str) -> Result<Decis
     Ok(ended_by(case, Event::Aborted { by, reason: cut(reason) }))
 }
 
-/// What an event leads to that aborts the instance, given here or elsewhere.
+/// The decision of an event that aborts the instance, decided here or received.
 pub(super) fn ended_by(case: Case<'_>, event: Event) -> Decision {
     let mut draft = Draft::of(case);
     for (activity, answer) in case.state.answers(case.schema) {
@@ -25,7 +25,7 @@ pub(super) fn ended_by(case: Case<'_>, event: Event) -> Decision {
         draft.record(Event::Completed(done));
     }
     draft.record(event);
-    // Nothing that has become due by that is decided any more.
+    // Decisions that have become due are dropped.
     draft.undecided.clear();
     draft.finish()
 }

@@ -1,8 +1,8 @@
-//! Answering: the result of an executor counts, and the step is done when the executor has confirmed
-//! that it knows.
+//! Answering: the result of an executor is accepted, and the step is done when the executor has
+//! acknowledged that.
 //!
-//! Of all that an executor may have been given more than once, one result is taken. From then on
-//! nobody else can complete the step or fail it.
+//! A step may have been assigned several times; one result is accepted. From then on no other
+//! completion or failure is.
 
 use legwork_model::event::{Answered, Assigned, Event, RequestDigest};
 use legwork_model::id::Activity;
@@ -14,7 +14,7 @@ use crate::data;
 use crate::rejection::Rejection;
 use crate::state::Answer;
 
-/// It is taken down who was given what.
+/// Records an assignment.
 pub(super) fn assign(case: Case<'_>, assigned: Box<Assigned>) -> Result<Decision, Rejection> {
     case.alive()?;
     let node = case.open(&assigned.activity)?;
@@ -25,7 +25,7 @@ pub(super) fn assign(case: Case<'_>, assigned: Box<Assigned>) -> Result<Decision
     case.answer(Event::Assigned(assigned))
 }
 
-/// A result is taken.
+/// A result is accepted.
 pub(super) fn answer(case: Case<'_>, answered: Answered) -> Result<Decision, Rejection> {
     case.alive()?;
     let node = case.open(&answered.activity)?;
@@ -37,7 +37,7 @@ pub(super) fn answer(case: Case<'_>, answered: Answered) -> Result<Decision, Rej
     case.answer(Event::Answered(Box::new(answered)))
 }
 
-/// The one who gave the result knows that it counts.
+/// The executor has acknowledged that its result counts.
 pub(super) fn confirm(case: Case<'_>, activity: &Activity) -> Result<Decision, Rejection> {
     case.alive()?;
     let node = case.open(activity)?;
@@ -45,7 +45,7 @@ pub(super) fn confirm(case: Case<'_>, activity: &Activity) -> Result<Decision, R
         return Err(Rejection::NotAnswered { step: node.name.to_string() });
     };
     let Answer { by, started_at, writes: outputs, lease } = answer.clone();
-    // Whoever asks later what became of an assignment finds it here.
+    // Later questions about the outcome of an assignment find it here.
     let (activity, answer, request) = (activity.clone(), None, Some(RequestDigest(lease)));
     let channel = None;
     let done = Done { activity, by, started_at, outputs, answer, request, channel };

@@ -1,7 +1,8 @@
 //! Decisions by condition, taken as soon as they are due.
 //!
-//! Exactly one condition holding decides. Anything else (none, several, an error) is an incident:
-//! the engine never guesses. Each outcome is an event, so replay never evaluates anything.
+//! A decision needs exactly one true condition. Anything else (none, several, an error) is an
+//! incident: the engine never guesses. Each outcome is an event, so replay never evaluates
+//! anything.
 
 use std::fmt::Write;
 
@@ -15,11 +16,11 @@ use legwork_model::schema::{
 use super::{Draft, TEXT_BYTES_MAX, cut};
 use crate::state::{NodeState, State};
 
-/// The most decisions one command may entail before a loop that goes round all by itself becomes
-/// an incident. Choices alone cannot exceed the number of nodes.
+/// The most decisions of one command before a loop without outside work becomes an incident.
+/// Choices alone cannot exceed the number of nodes.
 pub(crate) const DECISIONS_PER_COMMAND_MAX: u32 = 1_000;
 
-/// Decides what is due, and what becomes due by that, until nothing is.
+/// Takes due decisions, up to a fixpoint.
 pub(super) fn decide_all(draft: &mut Draft<'_>) {
     let mut decisions = 0;
     while !draft.undecided.is_empty() {
@@ -34,14 +35,14 @@ pub(super) fn decide_all(draft: &mut Draft<'_>) {
     }
 }
 
-/// Whether a decision is to be taken at this server, and all that it depends on is here.
+/// Whether this server takes a decision, and has everything that it depends on.
 fn is_due_here(draft: &Draft<'_>, id: NodeId) -> bool {
     let Draft { here, schema, state, .. } = draft;
     here.controls(schema, state, id)
         && state.lacking(schema, &state.activity(schema, id)).is_empty()
 }
 
-/// How often the loop may go round, if it may not go round once more.
+/// The allowed number of iterations, if it is used up.
 pub(super) fn rounds_used_up(state: &State, node: &Node) -> Option<u32> {
     let NodeKind::LoopEnd { times_max, .. } = node.kind else { return None };
     let id = node.ends()?;
@@ -76,7 +77,7 @@ fn decide(draft: &Draft<'_>, id: NodeId, decisions: u32) -> Option<Event> {
     })
 }
 
-/// Where the step after it goes on stands in the history as where its actor is at home.
+/// The place of the following step is recorded as the home of its actor.
 fn locate(draft: &Draft<'_>, node: &Node, activity: Activity) -> Event {
     let Draft { here, schema, state, now, .. } = draft;
     let step = node.outgoing.first();
@@ -87,7 +88,7 @@ fn locate(draft: &Draft<'_>, node: &Node, activity: Activity) -> Event {
     Event::Completed(done)
 }
 
-/// The one branch whose condition holds; `otherwise` if none does.
+/// The one branch with a true condition; `otherwise` if there is none.
 fn choose(
     draft: &Draft<'_>,
     activity: &Activity,
@@ -148,7 +149,7 @@ fn holds(draft: &Draft<'_>, activity: &Activity, condition: &Condition) -> Resul
     })
 }
 
-/// The values the conditions looked at, for the person who resolves the incident.
+/// The values of the conditions, for the person who resolves the incident.
 fn values<'a>(
     draft: &Draft<'_>,
     activity: &Activity,

@@ -1,6 +1,6 @@
-//! Claiming: exactly one person holds a work item.
+//! Claiming: a work item has one holder.
 //!
-//! The second to ask is told who was first; so is somebody who asks twice.
+//! A second claim is refused with the name of the holder, also a repeated claim of the holder.
 
 use legwork_model::event::Event;
 use legwork_model::id::{Activity, AgentId};

@@ -1,7 +1,7 @@
 //! Completing: a step or a decision by a person is done, exactly once.
 //!
-//! Either everything handed over is right and recorded, or nothing is. Completing what nobody holds
-//! counts as claiming it first.
+//! Either all outputs are valid and recorded, or nothing is. Completing an unclaimed item counts as
+//! claiming it first.
 
 use legwork_model::event::{Channel, Completed, Event, Incident, Performer, RequestDigest};
 use legwork_model::id::{Activity, ElementId};
@@ -13,7 +13,7 @@ use super::{Case, Decision, automatic};
 use crate::data;
 use crate::rejection::Rejection;
 
-/// What is handed over.
+/// The completion.
 pub(super) struct Done {
     pub(super) activity: Activity,
     pub(super) by: Performer,
@@ -36,7 +36,7 @@ pub(super) fn complete(case: Case<'_>, done: Done) -> Result<Decision, Rejection
     finish(case, node, done)
 }
 
-/// What is handed over is right or not, whoever has done it.
+/// Checks and records the outputs of any performer.
 pub(super) fn finish(case: Case<'_>, node: &Node, done: Done) -> Result<Decision, Rejection> {
     let code = answered(node, done.answer)?;
     data::check(case.schema, node, &done.outputs)?;
@@ -57,8 +57,8 @@ pub(super) fn finish(case: Case<'_>, node: &Node, done: Done) -> Result<Decision
     }))
 }
 
-/// What to say if this very request completed the activity before, or another one by the same
-/// person and with the same key; be it that the instance ended or its loop went on since.
+/// The answer if this very request completed the activity before, or another one by the same person
+/// with the same key; also if the instance has ended or its loop has repeated since.
 fn repeated(case: Case<'_>, done: &Done) -> Option<Rejection> {
     let node = case.schema.nodes.get(done.activity.node.0 as usize)?;
     let last = case.state.done(node.id)?;
@@ -72,7 +72,7 @@ fn repeated(case: Case<'_>, done: &Done) -> Option<Rejection> {
     }
 }
 
-/// The person who holds it, or anybody while nobody does.
+/// The holder, or any person without a holder.
 fn entitled(case: Case<'_>, node: &Node, by: &Performer) -> Result<(), Rejection> {
     let Performer::Agent(agent) = by else {
         return Err(Rejection::AgentMissing { step: node.name.to_string() });

@@ -1,6 +1,6 @@
 //! Creating: an instance begins with its inputs.
 //!
-//! They are the writes of the start node and obey the same rules as the outputs of any step.
+//! The inputs are the writes of the start node and obey the same rules as the outputs of any step.
 
 use legwork_model::event::{Created, Event};
 use legwork_model::schema::Schema;

@@ -1,7 +1,7 @@
-//! Delegating: a work item goes to another person, who holds it from then on.
+//! Delegating: a work item gets another person as its holder.
 //!
-//! Its holder can hand it on; while nobody holds it, whoever may claim it can (it counts as claiming
-//! first). A suspended instance lets held work change hands, but nobody take up new work.
+//! Its holder can delegate it; without a holder any of its actors can (it counts as claiming first).
+//! In a suspended instance held work can change hands, but nobody can take up new work.
 
 use legwork_model::event::Event;
 use legwork_model::id::{Activity, AgentId};

@@ -1,7 +1,7 @@
-//! Failing: an attempt at a job went wrong.
+//! Failing: an attempt at a job failed.
 //!
-//! It is repeated after a growing pause as often as its definition says; then it is an incident. An
-//! attempt is never lost silently.
+//! It is repeated with exponential back-off as often as its definition says; then it is an
+//! incident. An attempt is never lost silently.
 
 use legwork_model::event::{Event, Incident, Performer};
 use legwork_model::id::Activity;

@@ -1,4 +1,4 @@
-//! The deadline passes: that is written down where the instance was started.
+//! The deadline passes: recorded where the instance was started.
 
 use legwork_model::event::{Event, Then};
 use legwork_model::time::Timestamp;

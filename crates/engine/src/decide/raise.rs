@@ -1,6 +1,6 @@
-//! Raising: an open activity cannot go on, for a reason that lies outside of the instance.
+//! Raising: an open activity cannot go on, for a reason outside of the instance.
 //!
-//! A claim ends with it; the way on is to resolve the incident.
+//! A claim ends with it; the activity goes on when the incident is resolved.
 
 use legwork_model::event::{Event, Incident};
 use legwork_model::id::Activity;

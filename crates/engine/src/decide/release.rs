@@ -1,6 +1,6 @@
-//! Releasing: a claimed work item goes back to all who may do it.
+//! Releasing: a claimed work item is offered to all its actors again.
 //!
-//! Only its holder can give it back.
+//! Only its holder can release it.
 
 use legwork_model::event::Event;
 use legwork_model::id::{Activity, AgentId};

@@ -1,6 +1,6 @@
-//! Replanning: somebody else is to do steps, at other times, or nobody promises them any more.
+//! Replanning: steps have other performers or other dates, or are no longer promised.
 //!
-//! Decided where the instance was started; the others that have to do with it are told, and put it down as well.
+//! Decided where the instance was started; the other servers of the instance are told, and record it as well.
 
 use legwork_model::event::{Event, Replanned};
 

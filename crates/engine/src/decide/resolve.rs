@@ -1,7 +1,7 @@
-//! Resolving: somebody decides how an activity with an incident goes on.
+//! Resolving: a person decides how an activity with an incident goes on.
 //!
-//! Trying again fits everything; outputs by hand fit steps, a branch by hand fits decisions. What
-//! was done by hand stands in the history as a completion by whoever did it.
+//! Every incident can be retried; outputs by hand are for steps, a branch by hand is for decisions.
+//! A result by hand is recorded as a completion by that person.
 
 use legwork_model::event::{Completed, Event, Performer};
 use legwork_model::id::Activity;

@@ -1,7 +1,7 @@
 //! Suspending and resuming.
 //!
-//! While suspended, what people or workers hold may still be completed or fail, incidents may be
-//! resolved, and the marking goes on; but nobody can take up anything new.
+//! While suspended, held work may still be completed or fail, incidents may be resolved, and the
+//! marking goes on; but nobody can take up new work.
 
 use legwork_model::event::{Event, Performer};
 

@@ -1,6 +1,6 @@
-//! Taking over: a substitute goes on with what an absent person holds.
+//! Taking over: a substitute goes on with the item of an absent person.
 //!
-//! Whether they may is settled before; here it only has to be held by somebody else.
+//! Authorisation is checked before; here the item only has to have another holder.
 
 use legwork_model::event::Event;
 use legwork_model::id::{Activity, AgentId};

@@ -1,6 +1,6 @@
-//! Working together: parcels to and from other servers that control parts of the same instance.
+//! Transfers to and from other servers that control parts of the same instance.
 //!
-//! A parcel is taken once, in order, and with it everything that precedes what it is about.
+//! A transfer is accepted once, in order, together with all predecessors of its subject.
 
 use legwork_model::event::{Event, FetchedValue, Orders, Parcel, Received};
 use legwork_model::id::{NodeId, ServerId};
@@ -12,7 +12,7 @@ use crate::evolve;
 use crate::rejection::Rejection;
 use crate::state::NodeState;
 
-/// Begins an instance at a server that it comes to for the first time.
+/// Begins an instance at a server that it migrates to for the first time.
 pub fn receive_first(
     here: &dyn Here,
     schema: &Schema,
@@ -37,8 +37,8 @@ pub(super) fn deliver(case: Case<'_>, to: ServerId, number: u32) -> Result<Decis
     }
 }
 
-/// Sends what waits for a server to another one. Only if nothing of the instance is known to have
-/// reached the first one: whoever has had a part of it keeps its place in the domain.
+/// Redirects unacknowledged transfers to another server. Only if no part of the instance is known
+/// to have reached the first one: a server that has had a part of it keeps its place in the domain.
 pub(super) fn redirect(
     case: Case<'_>,
     from: ServerId,
@@ -52,7 +52,7 @@ pub(super) fn redirect(
     if peer.waiting.is_empty() || from == to || had_a_part {
         return Err(Rejection::AlreadyDone);
     }
-    // Of an instance that has ended nobody needs to hear who has not had a part of it.
+    // After the end of an instance, a server that never had a part of it need not be told.
     let to = Some(to).filter(|_| !case.state.lifecycle().has_ended());
     case.answer(Event::Redirected { from, to })
 }
@@ -70,7 +70,7 @@ pub(super) fn receive(case: Case<'_>, received: Box<Received>) -> Result<Decisio
     }
 }
 
-/// Whether it was aborted elsewhere, and is not yet here.
+/// Whether it was aborted elsewhere, and not yet here.
 fn aborts(case: Case<'_>, received: &Received) -> bool {
     let order = received.parcel.order();
     order.is_some_and(|order| order.what == Orders::Abort) && case.alive().is_ok()
@@ -81,7 +81,7 @@ pub(super) fn fetch(case: Case<'_>, values: Vec<FetchedValue>) -> Result<Decisio
     case.answer(Event::Fetched { values })
 }
 
-/// The end was reached, or skipped: said once, by the server that is responsible for it.
+/// The end was reached, or skipped: recorded once, by the server that controls the end.
 pub(super) fn finish(case: Case<'_>) -> Result<Decision, Rejection> {
     case.alive()?;
     let end: NodeId = case.schema.end();

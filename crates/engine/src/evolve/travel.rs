@@ -1,6 +1,6 @@
-//! Folds in what came from other servers.
+//! Folds in transfers from other servers.
 //!
-//! The entries come first: they bring the state here to where the sender's was.
+//! The entries come first: they bring the local state to where the sender's was.
 
 use legwork_model::event::{Entry, Event, Orders, Parcel, Received};
 use legwork_model::id::{Activity, NodeId};
@@ -11,7 +11,7 @@ use crate::data::versions::Written;
 use crate::marking::Spread;
 use crate::state::Lifecycle;
 
-/// Folds in what came from another server: the entries first, then what they were sent for.
+/// Folds in a transfer: the entries first, then its subject.
 pub(super) fn take<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(
     spread: &mut Spread<'_, N>,
     received: &Received,
@@ -46,17 +46,17 @@ pub(super) fn take<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(
     {
         obey(spread, order.what);
     }
-    // Where it was aborted first, it stays aborted.
+    // An instance that was aborted first stays aborted.
     if let Parcel::Finished { at, .. } = parcel
         && !spread.state.lifecycle.has_ended()
     {
         spread.state.lifecycle = Lifecycle::Completed;
-        // Word of it may come late. Whose clock is ahead does not know what comes here.
+        // The message may be late, and the sender's clock may be ahead.
         spread.state.travel_mut().ended_at = at.map(|at| at.min(now));
     }
 }
 
-/// Notes the values of an entry that stayed where they were written.
+/// Records the values of an entry that stayed where they were written.
 fn away<N>(spread: &mut Spread<'_, N>, entry: &Entry, writer: &Activity) {
     for element in &entry.elsewhere {
         let (element, at, server) = (*element, entry.at, Some(entry.server));

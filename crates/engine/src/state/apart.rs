@@ -1,4 +1,4 @@
-//! The state of an instance that several servers control, as placement and the site see it.
+//! The state of an instance that several servers control, for placement and the site.
 
 use legwork_model::event::Order;
 use legwork_model::id::{Activity, DomainId, ElementId, NodeId, ServerId};
@@ -10,7 +10,7 @@ use crate::data::precedence::Before;
 use crate::marking;
 use crate::travel::Peer;
 
-/// A value that an activity reads and that is still elsewhere.
+/// A read value that is still at another server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lacking {
     pub element: ElementId,
@@ -21,14 +21,13 @@ pub struct Lacking {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
     pub activity: Activity,
-    /// `None` if this server controlled it.
+    /// `None` for this server.
     pub server: Option<ServerId>,
     pub home: Option<DomainId>,
 }
 
 impl State {
-    /// How often an element was written as far as is known here, and its newest value if that is
-    /// here.
+    /// The known number of writes of an element, and its newest value if that is here.
     pub fn written(&self, element: ElementId) -> (usize, Option<&Value>) {
         let mut newest_first = self.versions.of(element);
         let newest = newest_first.next();
@@ -36,8 +35,8 @@ impl State {
         (count, newest.and_then(|found| found.value))
     }
 
-    /// Whose version of an element is valid for an activity, and who controlled that writer:
-    /// `None` stands for this server.
+    /// The writer of the version of an element that is valid for an activity, and the server that
+    /// controlled that writer: `None` for this server.
     pub fn last_writer(
         &self,
         schema: &Schema,
@@ -48,7 +47,7 @@ impl State {
         Some((found.writer, found.server))
     }
 
-    /// The elements an activity reads whose values are still elsewhere.
+    /// The elements that an activity reads whose values are still elsewhere.
     pub fn lacking(&self, schema: &Schema, activity: &Activity) -> Vec<Lacking> {
         if self.travel.is_none() {
             return Vec::new();
@@ -63,12 +62,12 @@ impl State {
         marking::read_by(schema, node).into_iter().filter_map(lacking).collect()
     }
 
-    /// How often a loop has gone round.
+    /// The number of repetitions of a loop.
     pub fn rounds(&self, id: LoopId) -> u32 {
         self.round(id)
     }
 
-    /// The last completion of each node that has entries, but for the start.
+    /// The last completion of each node that has entries, except the start.
     pub fn completions(&self) -> impl Iterator<Item = Completion> {
         self.done.iter().map(|done| {
             let Whereabouts { iteration, server, home, .. } =
@@ -77,12 +76,12 @@ impl State {
         })
     }
 
-    /// Where it was started; `None` stands for this server.
+    /// The server where it was started; `None` for this server.
     pub fn started_elsewhere(&self) -> Option<ServerId> {
         self.travel.as_ref()?.started_at
     }
 
-    /// The other servers it has to do with here.
+    /// The other servers of the instance that are known here.
     pub fn peers(&self) -> &[Peer] {
         self.travel.as_ref().map_or(&[], |travel| &travel.peers)
     }
@@ -96,17 +95,17 @@ impl State {
         self.travel.as_ref()?.order.as_ref()
     }
 
-    /// Whether it has ended, and where it was started all its results are there.
+    /// Whether it has ended, with all its results at the server where it was started.
     pub fn has_results(&self, schema: &Schema) -> bool {
         self.lifecycle.has_ended() && !self.lacks_results(schema)
     }
 
-    /// Whether nothing is left to do with it at this server.
+    /// Whether nothing is left to do at this server.
     pub fn is_over(&self, schema: &Schema) -> bool {
         self.has_results(schema) && !self.is_sending()
     }
 
-    /// Whether it has come to its end, was started here, and some of its results are elsewhere.
+    /// Whether it has ended, was started here, and some of its results are elsewhere.
     pub fn lacks_results(&self, schema: &Schema) -> bool {
         let end = Activity::once(schema.end());
         self.lifecycle == Lifecycle::Completed
@@ -114,29 +113,29 @@ impl State {
             && !self.lacking(schema, &end).is_empty()
     }
 
-    /// Whether several servers have to do with it.
+    /// Whether several servers control it.
     pub fn is_shared(&self) -> bool {
         self.travel.is_some()
     }
 
-    /// Whether something is on its way to another server.
+    /// Whether a transfer is unacknowledged.
     pub fn is_sending(&self) -> bool {
         self.peers().iter().any(|peer| !peer.waiting.is_empty())
     }
 
-    /// Every activity that is due, decisions by condition included.
+    /// All due activities, decisions by condition included.
     pub fn due<'a>(&'a self, schema: &'a Schema) -> impl Iterator<Item = Activity> + 'a {
         let due = |node: &NodeId| self.node_state(*node) == NodeState::Activated;
         let nodes = self.pending.iter().map(|pending| pending.node);
         nodes.filter(due).map(|node| self.activity(schema, node))
     }
 
-    /// Whether there is such a version of an element, and its value is not here.
+    /// Whether an element has this version, and its value is not here.
     pub fn is_elsewhere(&self, element: ElementId, writer: &Activity) -> bool {
         self.versions.by(element, writer).is_some_and(|found| found.value.is_none())
     }
 
-    /// A version of an element by its writer, if its value is here.
+    /// The local value of a version of an element, by its writer.
     pub fn value_by(&self, element: ElementId, writer: &Activity) -> Option<&Value> {
         self.versions.by(element, writer)?.value
     }

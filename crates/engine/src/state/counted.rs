@@ -1,7 +1,7 @@
-//! Which results of executors counted in earlier rounds of a loop.
+//! Accepted results of executors in earlier iterations.
 //!
-//! They are asked for as long as executors live, so all are kept. Copies of a state share them: a step
-//! may have gone round many thousand times.
+//! All are kept, as executors may ask for as long as they live. Copies of a state share them: a step
+//! may have run many thousand times.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use minicbor::{Decode, Decoder, Encode, Encoder};
 #[derive(Clone, Default)]
 pub(crate) struct Counted(Option<Arc<Link>>);
 
-/// The result of one round and, through it, those of all rounds before.
+/// The result of one iteration and, through it, those of all earlier ones.
 struct Link {
     result: Outcome,
     older: Option<Arc<Link>>,
@@ -22,7 +22,7 @@ struct Link {
 struct Outcome {
     #[n(0)]
     by: Performer,
-    /// The assignment, as it stands in the place of the request.
+    /// The assignment, in the place of the request.
     #[n(1)]
     request: RequestDigest,
 }
@@ -33,7 +33,8 @@ impl Counted {
         self.0 = Some(Arc::new(Link { result, older: self.0.take() }));
     }
 
-    /// Whether that result of an executor is among them, whether it was called a worker then or not.
+    /// Whether that result of an executor was accepted, whether it is recorded as an executor or as a
+    /// worker.
     pub(crate) fn contains(&self, executor: &str, request: RequestDigest) -> bool {
         let is_own = |by: &Performer| by.program().is_some_and(|name| **name == *executor);
         self.newest_first().any(|result| result.request == request && is_own(&result.by))
@@ -45,7 +46,7 @@ impl Counted {
     }
 }
 
-/// Takes a chain apart link by link: dropping it recursively could exhaust the stack.
+/// Drops a chain link by link: recursion could exhaust the stack.
 impl Drop for Link {
     fn drop(&mut self) {
         let mut older = self.older.take();
@@ -74,7 +75,7 @@ impl fmt::Debug for Counted {
     }
 }
 
-/// A list, the oldest first.
+/// A list, oldest first.
 impl<C> Encode<C> for Counted {
     fn encode<W: minicbor::encode::Write>(
         &self,

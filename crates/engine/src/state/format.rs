@@ -1,6 +1,6 @@
 //! The number of the snapshot format, in front of every snapshot.
 //!
-//! Invariant: it is another one whenever the same bytes would be read as another state.
+//! Invariant: it changes whenever the same bytes would be read as a different state.
 
 use minicbor::{Decode, Decoder, Encode, Encoder};
 

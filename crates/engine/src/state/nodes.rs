@@ -1,13 +1,13 @@
 //! The state of every node, one byte each.
 //!
-//! Small processes are held in place: a million waiting instances then need no allocation for
-//! their markings. Reading beyond the last node answers `NotActivated`, writing there does nothing.
+//! Small processes are stored inline: a million waiting instances then need no allocation for their
+//! markings. Reading beyond the last node returns `NotActivated`, writing there does nothing.
 
 use minicbor::{Decode, Decoder, Encode, Encoder};
 
 use super::NodeState;
 
-/// What fits without growing the type beyond three words.
+/// The inline capacity that does not grow the type beyond three words.
 const IN_PLACE_MAX: usize = 22;
 
 #[derive(Clone)]

@@ -1,4 +1,4 @@
-//! Results of executors: one counts, and the step is done when that is confirmed.
+//! Results of executors: one is accepted, and the step is done when that is acknowledged.
 
 use insta::assert_snapshot;
 
@@ -39,7 +39,7 @@ fn a_step_is_done_when_the_result_that_counts_is_confirmed() {
 }
 
 #[test]
-fn from_a_result_that_counts_on_nobody_else_ends_the_step() {
+fn after_an_accepted_result_no_other_ends_the_step() {
     assert_snapshot!(play(PROCESS, "
         start
         answer score by worker points=high

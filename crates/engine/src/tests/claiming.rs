@@ -1,4 +1,4 @@
-//! Who holds a work item, and who may complete it.
+//! The holder of a work item, and the right to complete it.
 
 use insta::assert_snapshot;
 
@@ -37,7 +37,7 @@ fn second_claim_is_rejected_naming_the_holder() {
 }
 
 #[test]
-fn a_released_item_can_be_claimed_by_somebody_else() {
+fn a_released_item_can_be_claimed_by_another_person() {
     assert_snapshot!(play(STEP, "
         start
         release approve by ann
@@ -254,7 +254,7 @@ fn people_and_workers_keep_to_their_own() {
 }
 
 #[test]
-fn a_substitute_takes_over_what_somebody_else_holds() {
+fn a_substitute_takes_over_an_item_of_another_holder() {
     assert_snapshot!(play(STEP, "
         start
         take approve by bob

@@ -1,4 +1,4 @@
-//! What steps hand over, and which values reach which reader.
+//! Outputs of steps, and the values that each reader sees.
 
 use insta::assert_snapshot;
 

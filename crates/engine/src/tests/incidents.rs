@@ -1,4 +1,4 @@
-//! What happens when something cannot go on by itself.
+//! Activities that cannot go on by themselves.
 
 use insta::assert_snapshot;
 
@@ -12,7 +12,7 @@ steps:
 ";
 
 #[test]
-fn a_failed_job_is_repeated_after_growing_pauses_and_is_then_an_incident() {
+fn a_failed_job_is_repeated_with_back_off_and_is_then_an_incident() {
     assert_snapshot!(play(JOB, "
         start
         fail book no paper

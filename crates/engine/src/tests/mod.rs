@@ -1,4 +1,4 @@
-//! The sentences and properties this crate keeps.
+//! The tests of this crate: sentences and properties.
 //!
 //! Sentences are scripts with their transcripts; properties hold for random processes.
 

@@ -1,7 +1,7 @@
-//! What must hold, computed in another way than the engine does.
+//! Invariants, computed independently of the engine.
 //!
-//! Markings are checked against equations instead of being propagated; data is tracked by what each
-//! activity has come to know, instead of by positions in the schema.
+//! Markings are checked against equations instead of being propagated; data is tracked by the
+//! knowledge of each activity, instead of by positions in the schema.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ use legwork_model::value::Value;
 
 use crate::{NodeState, State};
 
-/// Whether every node is in the state that its sources call for: the rules are at a fixpoint, and
-/// nothing was enabled or skipped without a reason.
+/// Checks that every node is in the state that its sources imply: the rules are at a fixpoint, and
+/// no node was enabled or skipped without a reason.
 pub(super) fn check_marking(schema: &Schema, state: &State) {
     for node in &schema.nodes[1..] {
         let found = state.node_state(node.id);
@@ -28,7 +28,7 @@ pub(super) fn check_marking(schema: &Schema, state: &State) {
     }
 }
 
-/// Whether an ended instance has ended properly.
+/// Checks that an ended instance has ended properly.
 pub(super) fn check_end(schema: &Schema, state: &State) {
     for node in &schema.nodes {
         let found = state.node_state(node.id);
@@ -64,7 +64,7 @@ fn expected(state: &State, node: &Node) -> Expected {
         edges.iter().filter(|edge| **edge == Some(false)).count(),
     );
     if unsettled {
-        // Also at a join after a choice: when one branch is through, the others are dead.
+        // Also at a join after a choice: when one branch is done, the others are dead paths.
         return Expected::Waiting;
     }
     let joins = matches!(node.kind, NodeKind::AndJoin);
@@ -95,14 +95,14 @@ fn may_be_pending(node: &Node) -> bool {
     )
 }
 
-/// Which writes each activity has come to know of, from those before it.
+/// The writes that each activity knows, from its predecessors.
 pub(super) struct Knowledge<'a> {
     schema: &'a Schema,
     /// The whole history of writes.
     writes: Vec<(ElementId, Value)>,
-    /// Per node, those of its present iteration.
+    /// Per node, those of its current iteration.
     own: BTreeMap<NodeId, Vec<usize>>,
-    /// Per loop start, what was known when its loop went round last.
+    /// Per loop start, what was known at the last repetition.
     carried: BTreeMap<NodeId, BTreeSet<usize>>,
 }
 
@@ -112,7 +112,7 @@ impl<'a> Knowledge<'a> {
         Self { schema, writes, own, carried }
     }
 
-    /// Takes an event in; `before` is the state it met.
+    /// Processes an event; `before` is the state that it was applied to.
     pub(super) fn learn(&mut self, before: Option<&State>, event: &Event) {
         match event {
             Event::Created(created) => self.wrote(Schema::START, &created.inputs),
@@ -145,7 +145,7 @@ impl<'a> Knowledge<'a> {
         }
     }
 
-    /// The value a pending node, or the end, must read.
+    /// The value that a pending node, or the end, must read.
     pub(super) fn value(
         &self,
         state: &State,

@@ -1,4 +1,4 @@
-//! What holds for every process and every run.
+//! Properties of every process and every run.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Random runs of random processes.
 //!
-//! A run is a list of commands with what followed from each; everything comes from the dice, so
-//! that a failure shrinks.
+//! A run is a list of commands with their results; all choices come from the dice, so that a
+//! failure shrinks.
 
 use legwork_model::arbitrary::{Options, definition};
 use legwork_model::compile::compile;
@@ -36,12 +36,12 @@ pub(super) fn dice(commands_max: usize) -> impl Strategy<Value = Vec<u64>> {
     vec(any::<u64>(), 1..=commands_max)
 }
 
-/// Does what people and workers do, failures and changes of mind included.
+/// Acts as people and workers do, failures and corrections included.
 pub(super) fn lively(schema: &Schema, dice: &[u64]) -> Vec<Moment> {
     play(schema, dice, |state, dice| act(schema, state, dice))
 }
 
-/// The same, with parcels that go to other servers.
+/// The same, with transfers to other servers.
 pub(super) fn travelling(schema: &Schema, dice: &[u64]) -> Vec<Moment> {
     play(schema, dice, |state, dice| match dice.roll(2) {
         0 => act(schema, state, dice),
@@ -49,7 +49,7 @@ pub(super) fn travelling(schema: &Schema, dice: &[u64]) -> Vec<Moment> {
     })
 }
 
-/// Completes and resolves whatever is open, until the instance has ended or the dice are used up.
+/// Completes and resolves open activities, until the instance has ended or the dice are used up.
 pub(super) fn steady(schema: &Schema, dice: &[u64]) -> Vec<Moment> {
     play(schema, dice, |state, dice| {
         let open: Vec<Open<'_>> = state.open(schema).collect();
@@ -97,7 +97,7 @@ fn play(
     moments
 }
 
-/// Something somebody might sensibly do.
+/// A sensible command.
 fn act(schema: &Schema, state: &State, dice: &mut Dice) -> Option<Command> {
     let by = || Performer::Agent("root".into());
     match (state.lifecycle(), dice.roll(30)) {
@@ -139,7 +139,7 @@ fn act(schema: &Schema, state: &State, dice: &mut Dice) -> Option<Command> {
     })
 }
 
-/// Anything at all, most of it nonsense.
+/// Any command, mostly nonsense.
 pub(super) fn wild(schema: &Schema, dice: &mut Dice) -> Command {
     let node = NodeId(dice.roll(schema.nodes.len() + 2) as u32);
     let depth = schema.nodes.get(node.0 as usize).map_or(0, |node| node.loops.len());
@@ -249,7 +249,7 @@ fn value(kind: ValueType, dice: &mut Dice) -> Value {
     Value::from_json(kind, &json).unwrap()
 }
 
-/// A supply of choices in one number; used up, it starts over with a hash of it.
+/// A source of choices in one number; when used up, it starts over with a hash of the number.
 pub(super) struct Dice(pub(super) u64);
 
 impl Dice {

@@ -1,4 +1,4 @@
-//! Plays a script of commands on one instance and writes down what follows.
+//! Plays a script of commands on one instance and writes down the results.
 //!
 //! After every command the state must equal the replay of the history and survive a snapshot.
 
@@ -35,7 +35,8 @@ pub(super) fn schema(source: &str) -> Schema {
 /// wait 5s   show   reads STEP   open   results
 /// ```
 ///
-/// A step is named as outside: `give`, or `give:1` for a given iteration instead of the present.
+/// A step is named as outside: `give`, or `give:1` for a given iteration instead of the current
+/// one.
 pub(super) fn play(source: &str, script: &str) -> String {
     let mut stage = Stage { schema: schema(source), state: None, history: Vec::new(), now: 0 };
     let mut transcript = String::new();
@@ -169,7 +170,7 @@ impl Stage {
         lines
     }
 
-    /// Events that the changes do not tell already.
+    /// Events that have no changes.
     fn tell(&self, event: &Event) -> Option<String> {
         match event {
             Event::Decided { activity, code } => {

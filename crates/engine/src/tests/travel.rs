@@ -1,4 +1,4 @@
-//! Parcels on their way: numbered without gaps, redirected while nobody has had a part of them.
+//! Transfers: numbered without gaps, redirected as long as none was acknowledged.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ fn parcel(number: u32) -> Parcel {
     Parcel::Control { passages: vec![Passage { source: start, target }], order: None }
 }
 
-/// What waits for each server, by its numbers and what it is about.
+/// The waiting transfers of each server, by number and subject.
 fn waiting(state: &State) -> BTreeMap<ServerId, Vec<(u32, Parcel)>> {
     let waiting = |peer: &crate::Peer| {
         let all = peer.waiting.iter();
@@ -31,7 +31,7 @@ fn waiting(state: &State) -> BTreeMap<ServerId, Vec<(u32, Parcel)>> {
     state.peers().iter().map(waiting).collect()
 }
 
-/// An instance with so many parcels on their way to server 1.
+/// An instance with so many unacknowledged transfers to server 1.
 fn sending(schema: &Schema, parcels: u32) -> State {
     let mut state = lively(schema, &[1]).remove(0).state;
     for number in 0..parcels {
@@ -51,7 +51,7 @@ fn compiled(source: &str) -> Schema {
 }
 
 #[test]
-fn what_nobody_has_taken_goes_to_another_server_in_the_same_order() {
+fn unacknowledged_transfers_are_redirected_in_the_same_order() {
     let schema = a_schema();
     let mut state = sending(&schema, 2);
     let (from, to) = (SERVERS[0], SERVERS[1]);
@@ -67,7 +67,7 @@ fn what_nobody_has_taken_goes_to_another_server_in_the_same_order() {
 }
 
 #[test]
-fn whoever_has_had_a_part_keeps_its_place() {
+fn a_server_that_had_a_part_keeps_its_place() {
     let schema = a_schema();
     let (from, to) = (SERVERS[0], SERVERS[1]);
     let deliver = Command::Deliver { to: from, number: 1 };
@@ -77,7 +77,7 @@ fn whoever_has_had_a_part_keeps_its_place() {
 }
 
 #[test]
-fn of_an_instance_that_has_ended_nothing_is_redirected_but_dropped() {
+fn transfers_of_an_ended_instance_are_dropped_instead_of_redirected() {
     let schema = a_schema();
     let (from, to) = (SERVERS[0], SERVERS[1]);
     let abort = Command::Abort { by: Performer::System, reason: String::new() };
@@ -145,7 +145,7 @@ proptest! {
     }
 }
 
-/// What a server may do with its parcels.
+/// The possible transfers of a server.
 pub(super) fn move_on(state: &State, dice: &mut Dice) -> Command {
     let to = SERVERS[dice.roll(SERVERS.len())];
     let first = state.peer(to).and_then(|peer| peer.waiting.first());

@@ -2,7 +2,7 @@
 //!
 //! Invariant: same input as `store_bench`, and every number comes from the public contract. The
 //! server is a private one in the folder for temporary files (`TMPDIR` names another disk), as Debian
-//! sets it up. What was measured where is in `docs/decisions/0019-postgresql-and-leases.md`.
+//! sets it up. The measurements are in `docs/decisions/0019-postgresql-and-leases.md`.
 //!
 //! ```text
 //! postgres_bench commits [COUNT]  durable commits/s of 1, 16, 128 and 1024 appends
@@ -116,7 +116,7 @@ fn append(stream: StreamId, version: usize) -> Append {
     Append { stream, expected: Version(version as u64), record, close: None }
 }
 
-/// Ids that grow with time, as those of instances do.
+/// Ids that grow with time, like those of instances.
 fn stream(round: usize, lane: usize) -> StreamId {
     StreamId(((round as u128) << 64) | lane as u128)
 }

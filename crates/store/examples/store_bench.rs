@@ -2,7 +2,7 @@
 //!
 //! Invariant: same input on every run (no clock, no randomness in the data), and every number comes
 //! from the public contract. The baseline is the disk: a bare append and `fdatasync` of the same
-//! bytes, measured beside it. What was measured where is in `docs/decisions/0003-embedded-store.md`.
+//! bytes, measured beside it. The measurements are in `docs/decisions/0003-embedded-store.md`.
 //!
 //! ```text
 //! store_bench commits [COUNT]  durable commits/s of 1, 16 and 128 appends, and their lookups
@@ -223,7 +223,7 @@ const GROUPS: usize = 40;
 const GROUP_STREAMS: usize = 150;
 
 /// Unlike the test of the same name this one writes enough for the engine to flush, compact and
-/// begin new journals all the time, so that kills meet those too.
+/// begin new journals all the time, so that kills hit those too.
 fn crash(kills: usize) -> Outcome {
     let dir = scratch()?;
     let store = dir.join("store");
@@ -271,7 +271,7 @@ fn rounds(dir: &Path) -> Outcome {
     Ok(())
 }
 
-/// How many rounds are there, each wholly.
+/// The number of rounds that are stored completely.
 fn count_rounds(store: &Embedded) -> Result<usize, Box<dyn Error>> {
     let mut versions = [const { Vec::new() }; GROUPS];
     store.open_streams(None, &mut |open| {
@@ -325,7 +325,7 @@ fn scatter(seed: u64) -> u64 {
     (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB)
 }
 
-/// The processor time of the whole process, which a busy machine does not stretch.
+/// The CPU time of the process, which does not depend on the load of the machine.
 fn cpu_seconds() -> Result<f64, Box<dyn Error>> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let fields = stat.rsplit_once(')').ok_or("no name")?.1.split_whitespace();

@@ -1,7 +1,7 @@
 //! Whether a batch may be committed: versions, closing, limits; one rule for every store.
 //!
-//! Invariant: a batch that is admitted can be written without further questions; a batch that is
-//! refused has changed nothing. Several appends to one stream within a batch count up.
+//! Invariant: a batch that is admitted can be written without further questions; a refused batch has
+//! changed nothing. Several appends to one stream within a batch have ascending versions.
 
 use legwork_model::id::StreamId;
 use rustc_hash::FxHashMap;
@@ -26,11 +26,11 @@ pub(crate) struct Head {
     pub(crate) closed: bool,
 }
 
-/// What a batch does to the streams it touches, each once, in the order of the batch.
+/// The changes of a batch to its streams, each stream once, in the order of the batch.
 #[derive(Debug, Default)]
 pub(crate) struct Admitted {
     pub(crate) changes: Vec<Change>,
-    /// Where in `changes` a stream is. Never iterated.
+    /// The index of a stream in `changes`. Never iterated.
     places: FxHashMap<StreamId, usize>,
 }
 
@@ -39,12 +39,12 @@ pub(crate) struct Change {
     pub(crate) stream: StreamId,
     pub(crate) before: Head,
     pub(crate) after: Head,
-    /// The place in the batch of the snapshot that replaces the one before.
+    /// The index in the batch of the new snapshot.
     pub(crate) snapshot: Option<usize>,
 }
 
-/// Checks the batch against the heads of its streams, which `head` looks up. It is told which
-/// version to expect: a store may find it cheaper to confirm a version than to find one.
+/// Checks the batch against the heads of its streams, which `head` looks up. `head` gets the expected
+/// version: a store may find it cheaper to confirm a version than to find one.
 pub(crate) fn admit(
     batch: &Batch,
     mut head: impl FnMut(StreamId, Version) -> Result<Head, Error>,
@@ -65,7 +65,7 @@ pub(crate) fn check_blob(content: &[u8]) -> Result<(), Error> {
 }
 
 impl Head {
-    /// Of a stream that has never been appended to.
+    /// A stream without records.
     pub(crate) const NEW: Self = Self { version: Version(0), closed: false };
 }
 

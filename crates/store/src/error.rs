@@ -1,6 +1,6 @@
 //! Why a store refuses or fails.
 //!
-//! Invariant: each message names what is wrong, where, and what to do next.
+//! Invariant: each message says what is wrong, where, and what to do next.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -123,7 +123,7 @@ fn seconds(left: &Duration) -> String {
     format!("{:.1}", left.as_secs_f64())
 }
 
-/// What to do about a failure of the operating system.
+/// The remedy for an error of the operating system.
 fn remedy(kind: io::ErrorKind) -> &'static str {
     use io::ErrorKind as Kind;
 
@@ -188,7 +188,7 @@ mod tests {
         errors
     }
 
-    /// Only here so that nobody forgets `all`.
+    /// Makes the compiler check that `all` is complete.
     fn is_listed(error: &Error) {
         match error {
             Error::Conflict { .. }

@@ -1,7 +1,7 @@
-//! A bounded memory of where streams end, so that most appends are checked without a lookup.
+//! A bounded cache of stream heads, so that most appends are checked without a lookup.
 //!
-//! Invariant: what it says is true; what it does not know must be looked up. It holds at most
-//! two generations of streams and forgets the older one whole.
+//! Invariant: an entry is always true; other streams must be looked up. It has at most two
+//! generations of streams and drops the older one as a whole.
 
 use std::mem;
 
@@ -13,7 +13,7 @@ use crate::Version;
 /// A stream takes about 40 bytes: both generations together stay below 6 MiB.
 const GENERATION_MAX: usize = 65_536;
 
-/// The versions of open streams, the lately used ones.
+/// The versions of recently used open streams.
 #[derive(Debug, Default)]
 pub(crate) struct Heads {
     young: FxHashMap<[u64; 2], u32>,

@@ -1,8 +1,8 @@
 //! The durable store of event streams: append, read, snapshot, list; and blobs by content.
 //!
-//! Invariant: the store is dumb. It never looks inside a record, a snapshot, a summary or a blob.
-//! What [`EventStore::commit`] has returned `Ok` for is on disk and stays there exactly once, in
-//! order; a batch is there wholly or not at all.
+//! Invariant: the store is dumb. It never looks inside a record, a snapshot, a summary or a blob. A
+//! batch for which [`EventStore::commit`] has returned `Ok` is on disk exactly once, in order; a
+//! batch is atomic.
 
 mod admit;
 pub mod embedded;
@@ -25,11 +25,11 @@ pub use admit::{
 pub use error::Error;
 pub use listing::{Listed, Listing};
 
-/// How many records a stream has: the next append must expect exactly this number.
+/// The number of records of a stream: the next append must expect exactly this number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u64);
 
-/// One record for the end of one stream. A record is the bytes of one atomic append.
+/// One record, appended to one stream. A record is the bytes of one atomic append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Append {
     pub stream: StreamId,
@@ -48,14 +48,14 @@ pub struct Snapshot {
     pub bytes: Vec<u8>,
 }
 
-/// What is committed together. Appends take effect in order, then the snapshots.
+/// An atomic commit. Appends take effect in order, then the snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     pub appends: Vec<Append>,
     pub snapshots: Vec<Snapshot>,
 }
 
-/// A stream that has not been closed, as the restart path gets it.
+/// A stream that has not been closed, for the restart path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenStream {
     pub stream: StreamId,
@@ -64,7 +64,7 @@ pub struct OpenStream {
     pub records: Vec<Vec<u8>>,
 }
 
-/// A stream that has ended, with the summary given when it was closed.
+/// A closed stream, with its summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClosedStream {
     pub stream: StreamId,
@@ -114,10 +114,10 @@ pub trait EventStore: Send + Sync {
     /// Stores the content durably under its hash. Putting the same content again writes nothing.
     fn put_blob(&self, content: &[u8]) -> Result<BlobId, Error>;
 
-    /// The content with this hash, verified against it.
+    /// The content with this hash, verified.
     fn blob(&self, id: BlobId) -> Result<Option<Vec<u8>>, Error>;
 
-    /// How many bytes the content with this hash has, if it is here. They are not read.
+    /// The size of the content with this hash, if it exists. The content is not read.
     fn blob_size(&self, id: BlobId) -> Result<Option<u64>, Error>;
 }
 

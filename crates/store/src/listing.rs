@@ -1,22 +1,22 @@
-//! What a store holds, told in order: for whoever copies it to another place.
+//! The contents of a store in order, for copying it to another place.
 //!
-//! Invariant: every stream and every blob that was there when the listing was asked for is told of
-//! once. Streams only grow, so that a copy of one that was made before is a beginning of it.
+//! Invariant: every stream and every blob that existed when the listing was requested is listed
+//! once. Streams only grow, so an earlier copy of a stream is a prefix of it.
 
 use legwork_model::id::StreamId;
 
 use crate::{BlobId, Error, Version};
 
-/// A stream, and how far it goes.
+/// A stream with its length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     pub stream: StreamId,
     pub version: Version,
-    /// If it has ended: the summary given then.
+    /// The summary, if it is closed.
     pub summary: Option<Vec<u8>>,
 }
 
-/// A store whose contents can be listed.
+/// A store with a listing of its contents.
 pub trait Listing {
     /// At most `limit` streams with ids above `after`, the smallest id first.
     fn streams(&self, after: Option<StreamId>, limit: usize) -> Result<Vec<Listed>, Error>;

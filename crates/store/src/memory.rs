@@ -1,7 +1,7 @@
 //! The store in memory: for the simulator and for tests.
 //!
 //! Invariant: same contract as on disk. It outlives the site that uses it when shared by an `Arc`;
-//! what was not committed was never there, which is all that a crash can show.
+//! uncommitted data never existed, as after a crash.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -128,7 +128,8 @@ impl Listing for Memory {
 }
 
 impl Memory {
-    /// Nothing can panic while the lock is held, so a poisoned lock still guards a whole state.
+    /// Nothing can panic while the lock is held, so a poisoned lock still guards a consistent
+    /// state.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

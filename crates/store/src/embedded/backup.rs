@@ -1,7 +1,7 @@
-//! Backup while commits go on: the store as of one moment, as one file.
+//! Backup during commits: the store as of one moment, in one file.
 //!
-//! Invariant: the file is self-contained and proves itself: whoever reads it to the end knows
-//! whether it is whole. It is written in one pass and may go to a pipe.
+//! Invariant: the file is self-contained and verifiable: reading it to the end shows whether it is
+//! complete. It is written in one pass and may go to a pipe.
 //!
 //! ```text
 //! `LEGWORK BACKUP 1\n`
@@ -38,12 +38,12 @@ impl Kind {
     pub(super) const BLOB: u8 = 5;
 }
 
-/// The fast end of the scale: a backup should not take the processor from the server.
+/// A fast level: a backup should not take the CPU from the server.
 const LEVEL: i32 = 3;
 const PROGRESS_BYTES: u64 = 1 << 20;
 
 impl Embedded {
-    /// Writes the store as of now. `progress` hears how many bytes of the store have been read.
+    /// Writes the store as of now. `progress` gets the number of bytes of the store read so far.
     pub fn backup(&self, out: &mut dyn Write, progress: &mut dyn FnMut(u64)) -> Result<(), Error> {
         let view = self.view();
         let mut hashed = Hashed { out, hash: blake3::Hasher::new() };
@@ -52,7 +52,7 @@ impl Embedded {
         let encoder = zstd::Encoder::new(&mut hashed, LEVEL).map_err(write_failed)?;
         let mut dump = Dump { encoder, read: 0, told: 0, progress };
         dump.streams(self, &view)?;
-        // After the streams: each blob that they name was durable before they named it.
+        // After the streams: each blob was durable before a stream named it.
         dump.blobs(self)?;
         dump.put(&[&[Kind::END]])?;
         (dump.progress)(dump.read);

@@ -26,7 +26,7 @@ struct Known {
     /// The folders whose names are known to be durable. A folder that was left by a crash between
     /// a rename and the sync of its directory must be synced before its blobs are acknowledged.
     synced: [bool; 256],
-    /// What all blobs occupy: counted when somebody first asks, kept up from then on.
+    /// The disk use of all blobs: counted on the first request, maintained from then on.
     occupied: Option<u64>,
 }
 
@@ -87,7 +87,7 @@ impl Blobs {
         Ok(Some(content))
     }
 
-    /// The length of a content, as its file tells it.
+    /// The length of a content, from its file.
     pub(super) fn size(&self, id: BlobId) -> Result<Option<u64>, Error> {
         let (_, path) = self.place(id);
         match fs::metadata(&path) {
@@ -97,7 +97,7 @@ impl Blobs {
         }
     }
 
-    /// What all blobs occupy on disk. The files are looked at once: there may be millions.
+    /// The disk use of all blobs. The first call visits all files, possibly millions.
     pub(super) fn occupied(&self) -> Result<u64, Error> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bytes) = known.occupied {

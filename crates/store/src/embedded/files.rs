@@ -1,4 +1,4 @@
-//! Small things done to files and directories, durably.
+//! Durable operations on files and directories.
 //!
 //! Invariant: when a function here returns `Ok`, what it did survives a power cut.
 
@@ -15,7 +15,7 @@ pub(super) fn sync_dir(dir: &Path) -> Result<(), Error> {
     opened.sync_all().map_err(Error::io("syncing", dir))
 }
 
-/// Makes the name of a new directory durable, as far as its parent may be opened.
+/// Makes the name of a new directory durable, if its parent can be opened.
 pub(super) fn sync_parent(dir: &Path) -> Result<(), Error> {
     match dir.parent().map(File::open) {
         Some(Ok(parent)) => parent.sync_all().map_err(Error::io("syncing the parent of", dir)),
@@ -38,7 +38,8 @@ pub(super) fn write_atomic(path: &Path, through: &Path, content: &[u8]) -> Resul
     let mut file = File::create(through).map_err(Error::io("creating", through))?;
     let written = file.write_all(content).and_then(|()| file.sync_all());
     if let Err(error) = written {
-        // Leave no half file on what may be a full disk; the write's error is the one to tell.
+        // Leaves no partial file on a disk that may be full; the error of the write is the one to
+        // report.
         let _ = fs::remove_file(through);
         return Err(Error::io("writing", through)(error));
     }

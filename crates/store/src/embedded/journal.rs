@@ -18,13 +18,13 @@ use xxhash_rust::xxh3::Xxh3;
 use super::keys::{COMMIT_KEY, Commit};
 use crate::Error;
 
-/// What all journal files say together.
+/// The contents of all journal files.
 #[derive(Debug, Default)]
 pub(super) struct Journals {
     /// The numbers of the files, ascending.
     pub(super) files: Vec<u64>,
     pub(super) last: Option<Entry>,
-    /// Files that end with something that is no entry, and how much of them is good.
+    /// Files with a broken entry at the end, and their valid length.
     pub(super) torn: Vec<(PathBuf, u64)>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Entry {
     pub(super) file: u64,
 }
 
-/// The engine draws entry numbers for its own work too, between our look at the counter and the
+/// The engine also draws entry numbers for its own work, between reading the counter and writing the
 /// entry: far fewer than this.
 const ENTRY_NUMBER_SLACK: u64 = 1 << 20;
 
@@ -56,7 +56,7 @@ pub(super) fn scan(data: &Path) -> Result<Journals, Error> {
     Ok(journals)
 }
 
-/// Cuts off what no commit was acknowledged for. Only after everything else has been verified.
+/// Cuts off entries of unacknowledged commits. Only after everything else has been verified.
 pub(super) fn heal(journals: &Journals) -> Result<(), Error> {
     for (path, good) in &journals.torn {
         let file = File::options().write(true).open(path).map_err(Error::io("opening", path))?;
@@ -104,7 +104,7 @@ fn scan_file(path: &Path, number: u64, journals: &mut Journals) -> Result<(), Er
     Ok(())
 }
 
-/// A whole entry that is out of place was not torn by a crash. The engine's number needs a look
+/// A complete entry that is out of order was not torn by a crash. The engine's number is checked
 /// because no checksum covers it.
 fn check_order(
     path: &Path,

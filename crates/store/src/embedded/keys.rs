@@ -16,18 +16,18 @@ use legwork_model::id::StreamId;
 
 use crate::{Snapshot, Version};
 
-/// Sorts before all streams; every commit overwrites it. It lives among the open streams because
-/// those are few: a table that holds it reaches from the least to the greatest key, and must be
-/// merged with every other table. New records go into tables that overlap no other.
+/// Sorts before all streams; every commit overwrites it. It is in the keyspace of the open streams
+/// because those are few: a table with it spans all keys, and must be merged with every other
+/// table. New records go into tables that overlap no other.
 pub(super) const COMMIT_KEY: [u8; 1] = [0];
 
 pub(super) const STREAM_BYTES: usize = 16;
 pub(super) const RECORD_KEY_BYTES: usize = STREAM_BYTES + 4;
 
-/// Stands first in every batch, and so in every entry of the journal.
+/// The first item of every batch, and so of every entry of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Commit {
-    /// Counts the commits of the store without a gap: a missing entry shows.
+    /// The sequence number of the commit, without gaps: a missing entry shows.
     pub(super) sequence: u64,
     /// A lower bound of the number the journal gives to the entry: the journal does not protect
     /// that number by its checksum, and a flipped bit in it can hide the entry.

@@ -1,7 +1,7 @@
-//! All streams and blobs in order, for whoever copies the store.
+//! All streams and blobs in order, for copying the store.
 //!
-//! Invariant: one view for one answer. Open and closed streams are two tables in the same order,
-//! merged as they are read; how far a stream goes is told by its last record.
+//! Invariant: one view per answer. Open and closed streams are two tables in the same order, merged
+//! as they are read; the length of a stream follows from its last record.
 
 use std::ops::Bound;
 
@@ -45,8 +45,8 @@ impl Listing for Embedded {
         Ok(listed)
     }
 
-    /// Not the first one of a range: of the table of open streams that would go over all that have
-    /// ended since, up to the next that is open.
+    /// A point lookup, not the first of a range: in the table of open streams a range would pass
+    /// over all tombstones of ended streams, up to the next open one.
     fn stream(&self, stream: StreamId) -> Result<Option<Listed>, Error> {
         let (view, key) = (self.view(), keys::stream(stream));
         let summary = view.get(&self.closed, key).map_err(|error| self.failed(error))?;

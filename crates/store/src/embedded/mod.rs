@@ -3,7 +3,7 @@
 //! Invariant: a commit is one entry of the engine's journal and one `fdatasync`. Before the engine
 //! opens the directory, everything acknowledged is proven to be there, or nothing is touched.
 //!
-//! See `docs/decisions/0003-embedded-store.md` for the layout and for what was measured.
+//! See `docs/decisions/0003-embedded-store.md` for the layout and the measurements.
 
 mod backup;
 mod blobs;
@@ -40,7 +40,7 @@ pub use restore::restore;
 
 /// An open store. The directory is locked until it is dropped.
 pub struct Embedded {
-    // Fields drop in this order: the engine must be closed before the directory is unlocked.
+    // Fields drop in this order: the engine is closed before the directory is unlocked.
     view: RwLock<View>,
     writer: Mutex<Writer>,
     records: Keyspace,
@@ -52,16 +52,16 @@ pub struct Embedded {
     _lock: open::Lock,
 }
 
-/// The store as of the last completed commit. The engine's own idea of what is visible can run
-/// ahead of a batch that it is just applying.
+/// The store as of the last completed commit. The engine's own view can include part of a batch
+/// that it is just applying.
 type View = Arc<fjall::Snapshot>;
 
 /// The bytes that a store occupies on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskUse {
-    /// The streams: what grows with their number.
+    /// The streams: grows with their number.
     pub tables: u64,
-    /// The journals: bounded, whatever the store holds.
+    /// The journals: bounded, whatever the store contains.
     pub journals: u64,
     pub blobs: u64,
 }
@@ -73,12 +73,12 @@ struct Writer {
     journal: u64,
     heads: Heads,
     watermark: WatermarkFile,
-    /// Why nothing more is written.
+    /// The error after which nothing more is written.
     stopped: Option<String>,
 }
 
-/// The engine halts a commit without end if flushing or compacting has died. These are below the
-/// limits at which it does, so that the waiting is done here, where death is noticed.
+/// The engine blocks a commit forever if flushing or compacting has died. These limits are below
+/// the engine's, so that waiting happens here, where the death is noticed.
 const WAITING_MEMTABLES_MAX: usize = 1;
 const UNCOMPACTED_RUNS_MAX: usize = 16;
 const WAIT: Duration = Duration::from_millis(1);
@@ -176,7 +176,7 @@ impl Embedded {
         open::open(dir, options)
     }
 
-    /// What the store occupies on disk now.
+    /// The current disk use of the store.
     pub fn disk_use(&self) -> Result<DiskUse, Error> {
         let engine = self.data.join(open::ENGINE);
         let tables = files::occupied(&engine.join("keyspaces"))?;
@@ -198,8 +198,8 @@ impl Embedded {
         [&self.records, &self.open, &self.closed]
     }
 
-    /// Moves what is in memory to tables, and drops the tables that nobody needs any more: the
-    /// engine does so only when it moves something, so there is a commit to be moved.
+    /// Flushes memtables to tables, and drops obsolete tables: the engine does so only when it
+    /// flushes something, so a commit is written first.
     fn flush(&self) -> Result<(), Error> {
         {
             let mut writer = self.running()?;
@@ -214,7 +214,7 @@ impl Embedded {
         Ok(())
     }
 
-    /// Writes one entry and marks it as acknowledged. If that fails, it is the last one.
+    /// Writes one entry and marks it as acknowledged. After a failure no further entry is written.
     fn write(
         &self,
         writer: &mut Writer,
@@ -281,7 +281,7 @@ impl Embedded {
         }
     }
 
-    /// Whether the engine has begun a new journal file since the last look.
+    /// Whether the engine has begun a new journal file since the last call.
     fn journal_has_moved(&self, writer: &mut Writer) -> Result<bool, Error> {
         let engine = self.data.join(open::ENGINE);
         let exists = |file| journal::path(&engine, file).exists();
@@ -301,15 +301,15 @@ impl Embedded {
         self.look_up(stream, expected).map_err(|error| self.failed(error))
     }
 
-    /// Under the writer's lock nothing changes: the engine may be asked without a view.
+    /// Under the writer's lock nothing changes: the engine may be queried without a view.
     fn look_up(&self, stream: StreamId, expected: Version) -> Result<Head, fjall::Error> {
         let has_record = |version| self.records.contains_key(keys::record(stream, version));
         if !has_record(Version(0))? {
             return Ok(Head::NEW);
         }
         let closed = !self.open.contains_key(keys::stream(stream))?;
-        // Two lookups confirm what is expected; to find the last record takes an iterator, which
-        // is several times as much.
+        // Two lookups confirm an expected version; finding the last record takes an iterator, which
+        // is several times as slow.
         if let Some(last) = expected.0.checked_sub(1)
             && has_record(Version(last))?
             && !has_record(expected)?
@@ -322,7 +322,7 @@ impl Embedded {
         Ok(Head { version: Version(last.1.0 + 1), closed })
     }
 
-    /// Hands memtables that are full to the engine's worker, and waits if it is behind.
+    /// Hands full memtables to the engine's worker, and waits if it is behind.
     ///
     /// The engine could do that itself, by a message to its worker for each commit beyond the
     /// limit. But a worker that compacts for a second leaves them lying; their queue fills up, and
@@ -337,8 +337,8 @@ impl Embedded {
         Ok(())
     }
 
-    /// The engine compacts once for each flush, which may not be enough; without another flush it
-    /// would not go on.
+    /// The engine compacts once for each flush, which may not be enough, and without another flush
+    /// it would not continue.
     fn help_compact(&self, keyspace: &Keyspace) -> Result<(), Error> {
         self.wait_until(|| {
             if keyspace.tree.l0_run_count() <= UNCOMPACTED_RUNS_MAX {
@@ -356,7 +356,7 @@ impl Embedded {
         Ok(())
     }
 
-    /// Waits for the engine's background work, and fails when that has failed.
+    /// Waits for the engine's background work, and fails if that has failed.
     fn wait_until(&self, done: impl Fn() -> fjall::Result<bool>) -> Result<(), Error> {
         while !done().map_err(|error| self.failed(error))? {
             self.db.persist(PersistMode::Buffer).map_err(|error| self.failed(error))?;

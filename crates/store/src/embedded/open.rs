@@ -1,7 +1,7 @@
 //! Opening a directory as a store: format, lock, creation, verification, then the engine.
 //!
-//! Invariant: a directory that is refused is left as it was found, but for its lock file. A store
-//! is created as a whole: it exists from the moment its `FORMAT` file does.
+//! Invariant: a refused directory is left as it was found, except for its lock file. A store is
+//! created atomically: it exists from the moment its `FORMAT` file does.
 //!
 //! ```text
 //! FORMAT            `legwork store format 1`
@@ -34,8 +34,8 @@ pub const FORMAT: u32 = 1;
 pub struct Options {
     /// The memory for blocks of tables.
     pub cache_bytes: u64,
-    /// How many bytes of tables are verified whole when the store is opened. A store with more
-    /// opens without delay, and damage in what was skipped is told when it is read.
+    /// How many bytes of tables are verified when the store is opened. A larger store opens without
+    /// delay; damage in the skipped part is reported when it is read.
     pub verify_bytes_max: u64,
 }
 
@@ -65,7 +65,8 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<Embedded, Error> {
         let reason = "it is not a directory".to_owned();
         return Err(Error::NotAStore { path: dir.to_path_buf(), reason });
     }
-    // Twice: a store of the future is not even locked, and the lock may have been waited for.
+    // Twice: a store of a later format is not even locked, and the format may change while waiting
+    // for the lock.
     has_format(dir)?;
     if !dir.exists() {
         fs::create_dir_all(dir).map_err(Error::io("creating", dir))?;
@@ -111,8 +112,8 @@ pub(super) struct Lock(File);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing the file is not enough: a process that is just being started by another thread
-        // has a copy of it for a moment, and would keep the directory locked.
+        // Closing the file is not enough: a process that another thread is just starting has a copy
+        // of it for a moment, and would keep the directory locked.
         let _ = self.0.unlock();
     }
 }
@@ -205,7 +206,7 @@ fn finish_creation(dir: &Path) -> Result<(), Error> {
     sync_dir(dir)
 }
 
-/// In this order, for ever: the engine numbers them, see [`verify::KEYSPACES`].
+/// The order must never change: the engine numbers them, see [`verify::KEYSPACES`].
 fn create_keyspaces(db: &Database) -> fjall::Result<()> {
     db.keyspace(RECORDS, tuning::records)?;
     db.keyspace(OPEN, tuning::open)?;
@@ -228,7 +229,7 @@ fn open_keyspaces(engine: &Path, db: &Database) -> Result<[fjall::Keyspace; 3], 
     opened().map_err(|error| engine_error(engine, error))
 }
 
-/// Belt and braces: what the engine has made of the files ends where the files end.
+/// A second check: what the engine recovered ends where the files end.
 fn check_recovered(
     engine: &Path,
     sequence: u64,

@@ -1,8 +1,8 @@
 //! Restoring a backup into a new directory.
 //!
 //! Invariant: the directory appears under its name only after the last byte of the backup has been
-//! verified. Until then everything happens in a sibling, `.<name>.restoring`, which is removed
-//! when the backup turns out to be unusable.
+//! verified. Until then everything is written to a sibling, `.<name>.restoring`, which is removed
+//! if the backup is unusable.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
@@ -17,8 +17,8 @@ use super::{Embedded, open};
 use crate::admit::{BLOB_BYTES_MAX, RECORD_BYTES_MAX, SNAPSHOT_BYTES_MAX, SUMMARY_BYTES_MAX};
 use crate::{Error, EventStore};
 
-/// Restores a backup into `dir`, which must not exist or be empty. `progress` hears how many bytes
-/// of the store have been written.
+/// Restores a backup into `dir`, which must not exist or be empty. `progress` gets the number of
+/// bytes written so far.
 pub fn restore(
     input: &mut dyn Read,
     dir: &Path,
@@ -31,7 +31,7 @@ pub fn restore(
     let mut input = check_header(input)?;
     let sibling = sibling(dir)?;
     fs::create_dir_all(&sibling).map_err(Error::io("creating", &sibling))?;
-    // Held over the work: what another process restores must not be swept away.
+    // Held during the whole restore, so that another process does not remove the directory.
     let lock = open::lock(&sibling)?;
     sweep(&sibling)?;
     let restored = fill(&mut input, &sibling.join(INCOMING), progress).and_then(|()| {
@@ -55,7 +55,7 @@ fn sibling(dir: &Path) -> Result<PathBuf, Error> {
     Ok(dir.with_file_name(format!(".{}.restoring", name.to_string_lossy())))
 }
 
-/// Removes what a killed restore has left.
+/// Removes the remains of a killed restore.
 fn sweep(sibling: &Path) -> Result<(), Error> {
     let incoming = sibling.join(INCOMING);
     match fs::remove_dir_all(&incoming) {
@@ -155,7 +155,7 @@ impl<R: Read> Items<'_, R> {
         let mut last = None;
         while *kind == wanted {
             let key: [u8; KEY] = self.take()?;
-            // The engine panics at keys that are out of order.
+            // The engine panics at keys out of order.
             if last.is_some_and(|last| last >= key) {
                 return Err(bad("its keys are out of order"));
             }
@@ -195,12 +195,12 @@ impl<R: Read> Items<'_, R> {
     }
 }
 
-/// The input without the hash at its end, which is not known to be the end before it is reached.
+/// The input without the hash at its end; the end is known only when it is reached.
 struct Body<'a> {
     input: &'a mut dyn Read,
     hash: blake3::Hasher,
     buffer: Vec<u8>,
-    /// Handed out and hashed up to here.
+    /// Returned and hashed up to here.
     from: usize,
     ended: bool,
 }
@@ -212,7 +212,7 @@ impl<'a> Body<'a> {
         Self { input, hash, buffer: Vec::new(), from: 0, ended: false }
     }
 
-    /// After the body has been read to its end: whether its hash is what follows.
+    /// After the end of the body: whether its hash matches.
     fn verify(&mut self) -> Result<(), Error> {
         if !self.fill_buf().map_err(read_failed)?.is_empty() {
             return Err(bad("it goes on after its end"));

@@ -1,7 +1,8 @@
 //! The restart path: all open streams with their records, by one pass over each.
 //!
-//! Invariant: open streams and records are met in the same order, so that they are merged without
-//! a lookup for each stream; the records of closed streams in between are stepped or sought over.
+//! Invariant: open streams and records are visited in the same order, so that they are merged
+//! without a lookup per stream; the records of closed streams in between are skipped by steps or
+//! seeks.
 
 use std::ops::ControlFlow;
 
@@ -42,7 +43,7 @@ pub(super) fn open_streams(
 
 type Key = (StreamId, Version);
 
-/// A cursor over the records that only goes forward.
+/// A forward cursor over the records.
 struct Records<'a> {
     store: &'a Embedded,
     view: View,
@@ -51,7 +52,7 @@ struct Records<'a> {
 }
 
 impl Records<'_> {
-    /// The records of the stream from the version on. Streams are asked for in ascending order.
+    /// The records of the stream from the version on. Streams must be requested in ascending order.
     fn of(&mut self, stream: StreamId, from: Version) -> Result<Vec<Vec<u8>>, Error> {
         self.advance_to((stream, from))?;
         let mut records = Vec::new();

@@ -1,4 +1,4 @@
-//! How the storage engine is set up, and why.
+//! The settings of the storage engine, and their reasons.
 //!
 //! Invariant: memory is bounded whatever the store holds: the block cache, and for each keyspace
 //! one active and at most two waiting memtables.
@@ -15,15 +15,15 @@ use fjall::{CompressionType, Database, DatabaseBuilder, KeyspaceCreateOptions};
 
 const MIB: u64 = 1 << 20;
 
-/// How much `records`, `open` and `closed` collect in memory before it goes to a table. In memory
-/// it takes about twice as much, and there may be three times as much while the worker is busy.
+/// The memtable sizes of `records`, `open` and `closed`. In memory a memtable takes about twice as
+/// much, and there may be three of each while the worker is busy.
 pub(super) const MEMTABLE_BYTES_MAX: [u64; 3] = [8 * MIB, 4 * MIB, 2 * MIB];
 
-/// Where the engine would act by itself; the store does so before, see `Embedded::make_room`.
+/// Where the engine would flush by itself; the store does so before, see `Embedded::make_room`.
 const ENGINE_MEMTABLE_BYTES_MAX: u64 = 1024 * MIB;
 
-/// Journals are kept until every keyspace has flushed what they hold: this bounds both the disk
-/// they take and what a restart replays.
+/// Journals are kept until every keyspace has flushed their contents: this bounds both their disk
+/// use and what a restart replays.
 const JOURNAL_BYTES_MAX: u64 = 64 * MIB;
 
 pub(super) fn database(data: &Path, cache_bytes: u64) -> DatabaseBuilder<Database> {
@@ -47,7 +47,7 @@ pub(super) fn records() -> KeyspaceCreateOptions {
     common()
         // Larger blocks compress better, and histories are read whole.
         .data_block_size_policy(BlockSizePolicy::new([4 << 10, 16 << 10]))
-        // A lookup by key happens on the first append after a restart, to a stream that exists.
+        // A lookup by key happens on the first append to an existing stream after a restart.
         .expect_point_read_hits(true)
 }
 

@@ -1,7 +1,8 @@
-//! Whether the files of a store are as they were written, told before the engine touches them.
+//! Verifies the files of a store before the engine touches them.
 //!
-//! Invariant: reads only. What passes holds every acknowledged commit; what does not is refused
-//! while it can still be examined, because the engine removes files that it has lost track of.
+//! Invariant: reads only. A store that passes has every acknowledged commit; one that fails is
+//! refused while it can still be examined, because the engine removes files that it has lost track
+//! of.
 //!
 //! Checked against their checksums: the journals, the manifests, and the tables as far as
 //! [`Options::verify_bytes_max`](super::Options) goes. Beyond it the blocks of the tables
@@ -24,7 +25,7 @@ pub(super) const KEYSPACES: u64 = 4;
 const ENGINE_MARKER: [u8; 4] = *b"FJL\x03";
 const READ_BYTES: usize = 256 << 10;
 
-/// Verifies all of it; returns what the journals hold.
+/// Verifies everything; returns the contents of the journals.
 pub(super) fn verify(
     data: &Path,
     watermark: Watermark,
@@ -43,7 +44,8 @@ pub(super) fn verify(
     Ok(journals)
 }
 
-/// What was acknowledged is in a journal, or its journal is gone because the tables have it all.
+/// An acknowledged commit is in a journal, or its journal is gone because the tables have all of
+/// it.
 fn check_watermark(data: &Path, journals: &Journals, acked: Watermark) -> Result<(), Error> {
     let present = match journals.last {
         Some(last) => last.sequence >= acked.sequence,

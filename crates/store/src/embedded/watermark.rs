@@ -1,11 +1,11 @@
-//! The watermark: which commit was acknowledged last, and which journal file holds it.
+//! The watermark: the last acknowledged commit and its journal file.
 //!
 //! Invariant: it is written after its commit is on disk, so it never claims more than the journal
 //! holds. The journal alone cannot tell a torn last entry from a damaged one; the watermark can.
 //!
 //! The file is two slots of 4096 bytes. Slots are written in turn, so that a torn write leaves the
 //! other one. It is not synced: after a crash of the process it is exact; after a power cut it may
-//! be behind, which loses nothing but the proof that the very last entry was acknowledged.
+//! be behind, which loses only the proof that the very last entry was acknowledged.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -23,7 +23,7 @@ const ENTRY_BYTES: usize = 24;
 pub(super) struct Watermark {
     /// The sequence number of the commit; 0 before the first.
     pub(super) sequence: u64,
-    /// The number of the journal file that holds it.
+    /// The number of its journal file.
     pub(super) journal: u64,
 }
 

@@ -1,6 +1,6 @@
 //! Blobs: contents by their hash, in chunks, shared by all servers of a database.
 //!
-//! Invariant: a blob is there as a whole or not at all, and what is read is held against its hash.
+//! Invariant: a blob is stored atomically, and verified against its hash when it is read.
 
 use super::Shared;
 use super::session::{Failure, Session};
@@ -8,7 +8,7 @@ use crate::admit::check_blob;
 use crate::{BlobId, Error};
 
 const SIZE: &str = "SELECT size FROM legwork.blob WHERE id = $1";
-/// Who stores the same at the same moment is waited for.
+/// Waits for a concurrent insert of the same blob.
 const ADD: &str =
     "INSERT INTO legwork.blob (id, size) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING 1";
 const ADD_CHUNK: &str = "INSERT INTO legwork.chunk (id, number, bytes) VALUES ($1, $2, $3)";

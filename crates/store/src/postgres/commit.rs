@@ -1,8 +1,8 @@
-//! A batch as one statement.
+//! A batch in one statement.
 //!
-//! Invariant: the statement locks the lease and does nothing without it; the database carries it
-//! out wholly or not at all. A stream that is not known here is taken for a new one: that it is not,
-//! the database would notice, and refuse the whole batch; only then is it looked up.
+//! Invariant: the statement locks the lease and does nothing without it; the database executes it
+//! atomically. An unknown stream is assumed to be new: if it is not, the database refuses the whole
+//! batch, and only then is the stream looked up.
 
 use legwork_model::id::StreamId;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -15,8 +15,9 @@ use crate::admit::{Admitted, Head, admit, check_sizes};
 use crate::heads::Heads;
 use crate::{Batch, Error, Snapshot, Version};
 
-/// A key-share lock: renewals do not mind it, a take-over waits for it. If the lease has changed
-/// meanwhile the lock is not had, as the condition is tried again on the row as it is then.
+/// A key-share lock: renewals do not conflict with it, a take-over waits for it. If the lease has
+/// changed meanwhile the lock is not acquired, as the condition is evaluated again on the current
+/// row.
 const COMMIT: &str = "
     WITH held AS MATERIALIZED (
         SELECT 1 FROM legwork.lease
@@ -68,7 +69,7 @@ pub(super) fn commit(store: &Postgres, writer: &mut Writer, batch: &Batch) -> Re
         Some(Ok(_)) => false,
     };
     if refused && !assumed.is_empty() {
-        // One of those taken for new is not: now it is worth while to look.
+        // One of the streams assumed to be new is not: now it is looked up.
         known.extend(look_up(store, writer, assumed)?);
         admit_with(batch, &writer.heads, &known, &mut Vec::new())?;
     }
@@ -102,7 +103,7 @@ fn admit_with(
     })
 }
 
-/// The streams of a batch that must be looked up: those that go on, and are not known.
+/// The streams of a batch that must be looked up: existing streams that are not cached.
 fn unknown(heads: &Heads, batch: &Batch) -> Vec<StreamId> {
     let mut seen = FxHashSet::default();
     let appends = batch.appends.iter().map(|append| (append.stream, append.expected));
@@ -134,7 +135,7 @@ fn look_up(store: &Postgres, writer: &Writer, streams: Vec<StreamId>) -> Result<
     Ok(known)
 }
 
-/// What a batch writes, table by table and column by column.
+/// The rows of a batch, by table and column.
 #[derive(Default)]
 struct Rows<'a> {
     added: Columns<&'a [u8]>,
@@ -160,7 +161,7 @@ impl<T> Columns<T> {
 }
 
 impl<'a> Rows<'a> {
-    /// Each row at most once: the parts of a statement have no order among themselves.
+    /// Each row at most once: the parts of a statement have no order.
     fn of(batch: &'a Batch, admitted: &Admitted) -> Self {
         let mut rows = Self::default();
         for append in &batch.appends {
@@ -188,7 +189,7 @@ impl<'a> Rows<'a> {
         rows
     }
 
-    /// Whether the lease was there; otherwise nothing was written.
+    /// Whether the lease was held; otherwise nothing was written.
     fn write(&self, fence: Fence, writer: &Writer) -> Result<bool, Failure> {
         let Self { added, begun, ended, closed, cached } = self;
         let parameters: [Parameter<'_>; 15] = [

@@ -1,6 +1,6 @@
 //! The thread that renews a lease.
 //!
-//! Invariant: it does nothing else, and ends when it is dropped or when the lease is another's.
+//! Invariant: it does nothing else, and ends when it is dropped or the lease is lost.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -9,12 +9,12 @@ use std::time::Duration;
 use super::lease::Held;
 use crate::Error;
 
-/// Renewals in the time of a lease.
+/// Renewals per lease duration.
 const RENEWALS: u32 = 4;
-/// After a renewal that failed there is the next attempt this soon.
+/// The pause after a failed renewal.
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// Keeps a lease; dropped, it stops doing so.
+/// Renews a lease until it is dropped.
 #[must_use = "a lease is kept as long as this value"]
 pub struct Keeping {
     stop: Option<Sender<()>>,
@@ -41,7 +41,7 @@ impl Keeping {
                 }
             }
         };
-        // Without the thread the lease runs out, which is what its holder goes by.
+        // Without the thread the lease expires, which its holder checks.
         let thread = thread::Builder::new().name("legwork-lease".to_owned()).spawn(keep).ok();
         Self { stop: Some(stop), thread }
     }

@@ -1,9 +1,9 @@
-//! Who may write for a server: leases by the database's clock, with an epoch that fences.
+//! Leases of servers by the database's clock, with an epoch as a fencing token.
 //!
-//! Invariant: at most one holder has the epoch that the lease names, and only that one's commits
-//! and renewals are carried out. Renewing takes a connection of its own and a lock that commits do not
-//! mind: a long commit does not lose the lease. What is said of a lease here, [`Held::is_valid`],
-//! counts from before the renewal was sent and so ends before the database lets another one in.
+//! Invariant: at most one holder has the epoch of the lease, and only its commits and renewals
+//! succeed. Renewals use their own connection and a lock that does not conflict with commits: a long
+//! commit does not lose the lease. The local validity, [`Held::is_valid`], counts from before the
+//! renewal was sent and so ends before the database grants the lease to another holder.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,8 +20,8 @@ use crate::Error;
 
 /// The longest name of a server or of a holder, in bytes.
 const NAME_BYTES_MAX: usize = 256;
-/// How long a commit under way is waited for before the session it hangs in is ended. The other way
-/// to know its outcome is to wait for it without end.
+/// How long to wait for a commit in progress before its hanging session is terminated. The alternative
+/// is to wait for its outcome without end.
 const PATIENCE: &str = "SET LOCAL lock_timeout = '3s'";
 /// Servers of one database; their numbers are a `smallint`.
 const SERVERS_MAX: i64 = i16::MAX as i64;
@@ -34,12 +34,12 @@ const ADD_LEASE: &str = "INSERT INTO legwork.lease (server, holder, epoch, openi
      VALUES ($1, '', 0, 0, 'epoch') ON CONFLICT DO NOTHING";
 const LOOK: &str = "SELECT holder, \
      extract(epoch FROM expires - clock_timestamp())::float8 FROM legwork.lease WHERE server = $1";
-/// Waits for a commit under way, and then looks again whether the lease has run out.
+/// Waits for a commit in progress, and then checks again whether the lease has expired.
 const LOCK_EXPIRED: &str = "SELECT 1 FROM legwork.lease \
      WHERE server = $1 AND expires <= clock_timestamp() FOR UPDATE";
 const TAKE: &str = "UPDATE legwork.lease SET holder = $2, epoch = epoch + 1, writer = NULL, \
      expires = clock_timestamp() + $3 * interval '1 second' WHERE server = $1 RETURNING epoch";
-/// Changes no column that a commit's lock is about, and so does not wait for it.
+/// Changes no column that a commit locks, and so does not wait for it.
 const RENEW: &str = "UPDATE legwork.lease \
      SET expires = clock_timestamp() + $3 * interval '1 second' \
      WHERE server = $1 AND epoch = $2 RETURNING 1";
@@ -47,7 +47,7 @@ const RELEASE: &str = "UPDATE legwork.lease SET holder = '', expires = 'epoch' \
      WHERE server = $1 AND epoch = $2";
 const BREAK: &str = "UPDATE legwork.lease SET expires = 'epoch' \
      WHERE epoch = $2 AND server = (SELECT number FROM legwork.server WHERE name = $1) RETURNING 1";
-/// Waits for a commit of the opening before, whose outcome is then known.
+/// Waits for a commit of the previous opening, whose outcome is then known.
 const LOCK_OWN: &str = "SELECT 1 FROM legwork.lease WHERE server = $1 AND epoch = $2 FOR UPDATE";
 const OPEN: &str = "UPDATE legwork.lease SET opening = opening + 1, writer = pg_backend_pid(), \
      writer_start = (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()) \
@@ -62,20 +62,20 @@ const LIST: &str = "SELECT server.name, lease.holder, lease.epoch, \
      FROM legwork.lease AS lease JOIN legwork.server AS server ON server.number = lease.server \
      ORDER BY server.name";
 
-/// A lease as anybody may see it.
+/// The public state of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseInfo {
     pub server: String,
-    /// Who has it, or had it last; empty if it was released.
+    /// The current or last holder; empty if it was released.
     pub holder: String,
-    /// How often it has changed hands.
+    /// The number of take-overs.
     pub epoch: u64,
-    /// How long it still lasts by the database's clock if nobody renews it; `None` if it has run
-    /// out or was released, so that anybody may take it.
+    /// The remaining time by the database's clock without a renewal; `None` if it has expired or was
+    /// released, so that it is free.
     pub left: Option<Duration>,
 }
 
-/// The right to be a server, until it runs out. Cheap to clone; dropping it does not release it.
+/// The right to write for a server, until it expires. Cheap to clone; dropping it does not release it.
 #[derive(Clone)]
 pub struct Held {
     inner: Arc<Inner>,
@@ -90,13 +90,13 @@ struct Inner {
     ttl: Duration,
     valid_until: Mutex<Moment>,
     lost: AtomicBool,
-    /// For renewals alone.
+    /// For renewals only.
     session: Mutex<Option<Session>>,
 }
 
 impl Shared {
-    /// Takes the lease of a server, which becomes known by this, if nobody has it. Waits for a commit
-    /// of the last holder that is under way.
+    /// Acquires the lease of a server, which is registered by this, if it is free. Waits for a commit
+    /// of the last holder in progress.
     ///
     /// [`Error::LeaseHeld`] names the holder and how long the lease lasts at most.
     pub fn acquire(&self, server: &str, holder: &str, ttl: Duration) -> Result<Held, Error> {
@@ -112,9 +112,9 @@ impl Shared {
         session.query(ADD_LEASE, &[&number]).map_err(failed)?;
         self.refuse_held(&session, server, number)?;
         let sent = Moment::now();
-        // The session in which it has failed cannot be used again.
+        // A session cannot be used again after a failure.
         let (taken, session) = match take(&session, number, holder, ttl) {
-            // Its writer hangs in the middle of a commit: nobody waits for its answer any more.
+            // Its writer hangs in the middle of a commit: its answer is no longer awaited.
             Err(failure) if failure.is(&SqlState::LOCK_NOT_AVAILABLE) => {
                 let again = self.place().connect()?;
                 again.query(END_WRITER, &[&number]).map_err(failed)?;
@@ -123,7 +123,7 @@ impl Shared {
             other => (other.map_err(failed)?, session),
         };
         let Some(epoch) = taken else {
-            // Renewed, or taken by another one, since we looked.
+            // Renewed, or acquired by another holder, since the check.
             let fresh = self.place().connect()?;
             self.refuse_held(&fresh, server, number)?;
             let (server, holder) = (server.to_owned(), "another one".to_owned());
@@ -143,7 +143,7 @@ impl Shared {
         Ok(Held { inner: Arc::new(inner) })
     }
 
-    /// Every lease there is or was, by the name of the server.
+    /// All leases, by server name.
     pub fn leases(&self) -> Result<Vec<LeaseInfo>, Error> {
         let rows = self
             .inner
@@ -158,8 +158,8 @@ impl Shared {
         Ok(rows.iter().map(info).collect())
     }
 
-    /// Ends a lease whose holder is known to be dead, so that it need not be waited for. A lease
-    /// that has changed hands since is left alone: then this is `false`.
+    /// Ends a lease whose holder is known to be dead. A lease with a new holder is left alone, and
+    /// `false` is returned.
     pub fn break_lease(&self, server: &str, epoch: u64) -> Result<bool, Error> {
         let epoch = i64::try_from(epoch).unwrap_or(i64::MAX);
         let rows = self.inner.pool.ask(self.place(), "ending a lease in", |session| {
@@ -168,10 +168,10 @@ impl Shared {
         Ok(!rows.is_empty())
     }
 
-    /// The number of a server, for ever.
+    /// The permanent number of a server.
     fn number(&self, session: &Session, server: &str) -> Result<i16, Error> {
         let failed = |failure: Failure| failure.told("naming a server in", self.place());
-        // Twice at most: a number may have been given to another name at the same moment.
+        // Rarely more than twice: a number may have been given to another name at the same moment.
         for _ in 0..16 {
             let rows = session.query(FIND_SERVER, &[&server]).map_err(failed)?;
             if let Some(row) = rows.first() {
@@ -221,7 +221,7 @@ impl Held {
         &self.inner.holder
     }
 
-    /// Which of all the holders this is.
+    /// The epoch of this holder.
     pub fn epoch(&self) -> u64 {
         to_epoch(self.inner.epoch)
     }
@@ -230,7 +230,7 @@ impl Held {
         self.inner.ttl
     }
 
-    /// Until then nobody else can have the lease, counted from before the last renewal was sent.
+    /// Until then no other holder can have the lease, counted from before the last renewal was sent.
     pub fn valid_until(&self) -> Instant {
         self.valid().passed
     }
@@ -239,19 +239,19 @@ impl Held {
         *self.inner.valid_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether nobody else can have the lease now. Who was stopped for longer than the lease lasts
-    /// finds out by this, whatever happened meanwhile.
+    /// Whether no other holder can have the lease now. A holder that was paused for longer than the
+    /// lease lasts notices by this.
     pub fn is_valid(&self) -> bool {
         !self.is_lost() && !self.valid().has_come(Moment::now())
     }
 
-    /// Another one has, or had, the lease after this holder; it does not come back.
+    /// Another holder has, or had, the lease after this one; it does not come back.
     pub fn is_lost(&self) -> bool {
         self.inner.lost.load(Ordering::Acquire)
     }
 
-    /// Makes the lease last for its whole time again, even if it had run out, unless another one
-    /// has taken it: [`Error::Fenced`].
+    /// Extends the lease to its whole duration, also after its expiry, unless another holder has
+    /// acquired it: [`Error::Fenced`].
     pub fn renew(&self) -> Result<(), Error> {
         let inner = &*self.inner;
         let mut session = inner.session.lock().unwrap_or_else(PoisonError::into_inner);
@@ -262,7 +262,7 @@ impl Held {
         let mut sent = Moment::now();
         let mut renewed = self.renew_over(&open);
         if renewed.as_ref().is_err_and(Failure::is_disconnected) {
-            // It may have died long ago: the database was started anew.
+            // The connection may have died long ago: the database was restarted.
             open = inner.shared.place().connect()?;
             sent = Moment::now();
             renewed = self.renew_over(&open);
@@ -275,28 +275,28 @@ impl Held {
             return Err(self.fenced());
         }
         let mut valid_until = inner.valid_until.lock().unwrap_or_else(PoisonError::into_inner);
-        // Renewals come one after the other: the last one counts, also when the time of day was set.
+        // Renewals are sequential: the last one counts, also after a change of the time of day.
         *valid_until = sent.plus(inner.ttl);
         Ok(())
     }
 
     fn renew_over(&self, session: &Session) -> Result<bool, Failure> {
         let Inner { number, epoch, ttl, .. } = &*self.inner;
-        // A renewal that takes as long as the lease is none.
+        // A renewal that takes as long as the lease is useless.
         let limit = (*ttl / 3).max(Duration::from_millis(200));
         let parameters: [super::values::Parameter<'_>; 3] = [number, epoch, &ttl.as_secs_f64()];
         let rows = session.query_within(limit, RENEW, &parameters)?;
         Ok(!rows.is_empty())
     }
 
-    /// Renews the lease from now on in a thread of its own. `doubt` is called whenever it has run out
-    /// because it could not be renewed, and when another one has taken it; with that it ends.
+    /// Renews the lease from now on in a thread of its own. `doubt` is called whenever the lease has
+    /// expired without a renewal, and when another holder has acquired it; that ends the thread.
     pub fn keep(&self, doubt: impl Fn() + Send + 'static) -> Keeping {
         Keeping::start(self.clone(), doubt)
     }
 
-    /// Opens the store of the server. What an opening before has not had answered is there
-    /// wholly or not at all from here on, and that opening can commit nothing more.
+    /// Opens the store of the server. Unanswered batches of a previous opening are committed or not
+    /// from here on, and that opening can commit nothing more.
     pub fn open(&self) -> Result<Postgres, Error> {
         self.renew()?;
         let Inner { shared, server, number, epoch, .. } = &*self.inner;
@@ -330,8 +330,7 @@ impl Held {
         })
     }
 
-    /// Gives the lease up at once, so that nobody has to wait until it runs out. Close the store
-    /// first.
+    /// Releases the lease at once, without waiting for its expiry. Close the store first.
     pub fn release(self) -> Result<(), Error> {
         let Inner { shared, number, epoch, .. } = &*self.inner;
         self.inner.lost.store(true, Ordering::Release);

@@ -1,9 +1,8 @@
-//! The store in a PostgreSQL database, which many servers may share, and the leases that tell who
-//! may write for which of them.
+//! The store in a PostgreSQL database, shared by many servers, and the leases of the servers.
 //!
-//! Invariant: a batch is one statement, and so one transaction, that begins by locking the lease
-//! it was made under. Who takes a lease over waits for such a statement and changes what it asks for:
-//! afterwards nothing of the old holder gets through, however late it comes.
+//! Invariant: a batch is one statement, and so one transaction, that begins by locking its lease. A
+//! take-over waits for such a statement and then changes the epoch that the statement requires:
+//! afterwards no statement of the old holder succeeds, however late it comes.
 //!
 //! ```no_run
 //! # use std::time::Duration;
@@ -11,7 +10,7 @@
 //! # fn example() -> Result<(), legwork_store::Error> {
 //! let shared = Shared::connect("postgres://legwork@db.example/legwork")?;
 //! let held = shared.acquire("muenchen-1", "host-a", LEASE)?; // or Error::LeaseHeld
-//! let keeping = held.keep(|| println!("somebody else may hold the server now"));
+//! let keeping = held.keep(|| println!("another process may hold the server now"));
 //! let store = held.open()?; // an EventStore; Error::Fenced once the lease is another's
 //! drop((store, keeping));
 //! held.release()?;
@@ -19,7 +18,7 @@
 //! # }
 //! ```
 //!
-//! See `docs/decisions/0019-postgresql-and-leases.md` for what was chosen and measured.
+//! See `docs/decisions/0019-postgresql-and-leases.md` for the design and the measurements.
 
 mod blobs;
 mod commit;
@@ -48,12 +47,12 @@ pub use lease::{Held, LeaseInfo};
 pub use schema::FORMAT;
 pub use store::Postgres;
 
-/// How long a lease lasts that nobody renews. It is renewed four times as often, so that three
-/// attempts may fail; a shorter one would be lost to a pause of the machine, a longer one keeps a
+/// The duration of a lease without renewals. It is renewed four times as often, so that three
+/// attempts may fail; a shorter lease would be lost to a pause of the machine, a longer one keeps a
 /// dead server's instances waiting.
 pub const LEASE: Duration = Duration::from_secs(5);
 
-/// A database that servers share. Cheap to clone; what reads share their connections.
+/// A database that servers share. Cheap to clone; reads share its connections.
 #[derive(Clone)]
 pub struct Shared {
     inner: Arc<Inner>,
@@ -65,11 +64,11 @@ struct Inner {
 }
 
 impl Shared {
-    /// Connects, checks that the database is fit to keep what is acknowledged, and makes or updates
-    /// the tables; several servers may do so at once.
+    /// Connects, checks that the database keeps acknowledged commits, and creates or migrates the
+    /// tables; several servers may do so at once.
     ///
-    /// `postgres://user:password@host:port/database?parameter=value`; a folder of Unix sockets
-    /// stands percent-encoded in the place of the host.
+    /// `postgres://user:password@host:port/database?parameter=value`; a folder of Unix sockets is
+    /// percent-encoded in the place of the host.
     pub fn connect(url: &str) -> Result<Self, Error> {
         let place = Place::parse(url)?;
         let mut session = place.connect()?;
@@ -90,7 +89,7 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// The address of a database without its password, to be shown.
+/// The address of a database without its password, for display.
 pub fn shown(url: &str) -> String {
     place::shown(url)
 }

@@ -1,16 +1,16 @@
 //! A moment on both clocks of the machine.
 //!
-//! Invariant: what ends at a moment has ended as soon as one of them says so. The clock that cannot be set
-//! stands still while the machine is suspended, and the other can be set back: together they never make
-//! a lease seem longer than it is, unless both happen at once.
+//! Invariant: a time limit has passed as soon as one of the clocks says so. The monotonic clock stops
+//! while the machine is suspended, and the wall clock can be set back: together they never make a lease
+//! seem longer than it is, unless both happen at once.
 
 use std::time::{Duration, Instant, SystemTime};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
-    /// The time passed, which cannot be set.
+    /// The monotonic clock.
     pub(super) passed: Instant,
-    /// The time of day.
+    /// The wall clock.
     wall: SystemTime,
 }
 

@@ -1,7 +1,7 @@
-//! Where a database is and how it is reached: the connection string.
+//! The connection string of a database.
 //!
-//! Invariant: what is shown of it never holds the password. TLS is used with a known authority or not
-//! at all: there is no half-way that looks like safety.
+//! Invariant: the password is never shown. TLS is used with a known authority or not at all: there is
+//! no unverified encryption.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(super) struct Place {
 }
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// A database that has gone without a word is noticed before a lease is lost twice.
+/// A silently lost database is noticed before a lease is lost twice.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(3);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 const KEEPALIVE_RETRIES: u32 = 4;
@@ -40,7 +40,7 @@ impl Place {
         let (rest, mut files, mode) = take_tls(url).map_err(unsuitable)?;
         let mut config: Config = rest.parse().map_err(|error: tokio_postgres::Error| {
             let why = super::session::chain(&error);
-            // What the driver took for something else may be a part of the password.
+            // The driver's error may quote a part of the password.
             let why = if is_clear(url) { format!(" ({why})") } else { String::new() };
             unsuitable(format!(
                 "it cannot be read{why}; name it like postgres://user@host/database, and write @, ? \
@@ -81,7 +81,7 @@ impl Place {
     }
 }
 
-/// Files that make a connection private.
+/// The files of a TLS connection.
 #[derive(Default)]
 pub(super) struct Files {
     authority: Option<String>,
@@ -92,12 +92,12 @@ pub(super) struct Files {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Plain,
-    /// Nothing is said: TLS if an authority is named.
+    /// Unspecified: TLS if an authority is named.
     Any,
     Required,
 }
 
-/// Takes what concerns TLS out of the address: the driver knows less of it than we do.
+/// Takes the TLS parameters out of the address: the driver does not support all of them.
 fn take_tls(url: &str) -> Result<(String, Files, Mode), String> {
     let mut files = Files::default();
     let mut mode = Mode::Any;
@@ -147,7 +147,7 @@ fn decoded(value: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| format!("{value} is not UTF-8; name another file"))
 }
 
-/// What is not said is chosen so that a connection that is dead is noticed.
+/// Defaults by which a dead connection is noticed.
 fn with_defaults(config: &mut Config) {
     if config.get_application_name().is_none() {
         config.application_name("legwork");
@@ -165,8 +165,8 @@ fn with_defaults(config: &mut Config) {
     }
 }
 
-/// The address with neither its password nor its parameters; of one in which they cannot be told
-/// from the rest for certain, nothing but its kind.
+/// The address without password and parameters; if they cannot be separated with certainty, only its
+/// scheme.
 pub(super) fn shown(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return "(no address)".to_owned() };
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
@@ -184,12 +184,12 @@ pub(super) fn shown(url: &str) -> String {
     }
 }
 
-/// Whether the parameters begin where they seem to, and not within a password.
+/// Whether the parameters begin where they seem to, and not inside a password.
 fn is_clear(url: &str) -> bool {
     url.split_once(['?', '#']).is_none_or(|(_, after)| !after.contains('@'))
 }
 
-/// Whether what follows a colon is a port, and so no password.
+/// Whether a port follows the colon, and so no password.
 fn is_host(host: &str) -> bool {
     let after = match host.strip_prefix('[').and_then(|host| host.split_once(']')) {
         Some((_, after)) => after,

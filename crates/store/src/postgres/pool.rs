@@ -1,8 +1,8 @@
 //! Connections for reading and for blobs, shared by all stores of a process.
 //!
-//! Invariant: there are never more than [`SESSIONS_MAX`]; who finds none free waits for one. A session
-//! that has failed is dropped, and with it all that lie idle: they are as dead after a restart of
-//! the database.
+//! Invariant: there are at most [`SESSIONS_MAX`] connections; a request without a free one waits. A
+//! failed session is dropped, together with all idle ones: they are as dead after a restart of the
+//! database.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::place::Place;
 use super::session::{Failure, Session};
 use crate::Error;
 
-/// For each process; each logical server has two more, to commit and to keep its lease.
+/// Per process; each logical server has two more, for commits and for its lease.
 pub(super) const SESSIONS_MAX: usize = 6;
 /// How long to wait for a free one.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -26,7 +26,7 @@ struct State {
     in_use: usize,
 }
 
-/// Gives the place of a session back, whatever has become of it.
+/// Returns the slot of a session when dropped.
 struct Taken<'a> {
     pool: &'a Pool,
     session: Option<Session>,
@@ -37,8 +37,8 @@ impl Pool {
         Self { state: Mutex::new(State { idle: vec![first], in_use: 0 }), freed: Condvar::new() }
     }
 
-    /// Asks the database; once more over a new connection if the one that lay here is dead. What
-    /// is asked must be safe to ask twice.
+    /// Queries the database; once more over a new connection if the idle one was dead. The query must
+    /// be idempotent.
     pub(super) fn ask<T>(
         &self,
         place: &Place,

@@ -1,7 +1,7 @@
-//! Reading: records, snapshots, streams that ended, and all open streams for a restart.
+//! Reads: records, snapshots, closed streams, and all open streams for a restart.
 //!
-//! Invariant: each answer is that of one statement, and so shows one moment. Open streams come through
-//! a portal a portion at a time, so that their number and their length do not matter.
+//! Invariant: each answer is from one statement, and so shows one moment. Open streams are read
+//! through a portal in portions, so that their number and length do not matter.
 
 use std::ops::ControlFlow;
 
@@ -35,7 +35,7 @@ const OPEN: &str = "
      WHERE open.server = $1 AND open.stream >= $2
      ORDER BY open.stream, record.version";
 
-/// The rows of a portion: few if they are long.
+/// The number of rows in a portion: few if they are long.
 const PORTION_MIN: i32 = 16;
 const PORTION_MAX: i32 = 8_192;
 const PORTION_BYTES: usize = 4 << 20;
@@ -96,7 +96,7 @@ pub(super) fn open_streams(
         Some(StreamId(u128::MAX)) => return Ok(()),
         Some(StreamId(after)) => StreamId(after + 1),
     };
-    // Not one of those that are shared: the visitor may read meanwhile.
+    // Not a shared connection: the visitor may read meanwhile.
     let mut session = store.shared.place().connect()?;
     let failed = |failure: Failure| failure.told("reading", store.shared.place());
     let scan = Scan::begin(&mut session, store.fence.number, first).map_err(failed)?;
@@ -186,7 +186,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// All open streams, at one moment.
+/// All open streams, as of one moment.
 struct Scan<'a> {
     transaction: Transaction<'a>,
     portal: Portal,

@@ -1,4 +1,4 @@
-//! Whether a database is fit to be a store, and its tables: made, updated, never guessed.
+//! Checks whether a database can be a store, and creates or migrates its tables.
 //!
 //! Invariant: tables are changed under a lock of the whole database and in one transaction: of several
 //! servers that start at once one does it, and the others find it done.
@@ -9,15 +9,15 @@ use super::place::Place;
 use super::session::{Failure, Session};
 use crate::Error;
 
-/// The format that this program writes, and the newest it opens.
+/// The format that this program writes, and the newest one it opens.
 pub const FORMAT: u32 = STEPS.len() as u32;
 
-/// From each format to the next.
+/// The migration from each format to the next.
 const STEPS: [&str; 1] = [include_str!("1.sql")];
 
 /// The oldest PostgreSQL that the statements are tested with.
 const SERVER_MIN: i32 = 15;
-/// Any number, so that it is always the same: "legwork" in ASCII.
+/// An arbitrary constant: "legwork" in ASCII.
 const LOCK: i64 = 0x006c_6567_776f_726b;
 
 pub(super) fn prepare(place: &Place, session: &mut Session) -> Result<(), Error> {
@@ -34,7 +34,7 @@ pub(super) fn prepare(place: &Place, session: &mut Session) -> Result<(), Error>
     Ok(())
 }
 
-/// Refuses a database that could lose what was acknowledged, or that cannot be written.
+/// Refuses a database that could lose acknowledged commits, or is read-only.
 fn check(place: &Place, session: &Session) -> Result<(), Error> {
     const SQL: &str = "SELECT current_setting('server_version_num')::integer / 10000, \
                        current_setting('fsync') = 'on', pg_is_in_recovery()";
@@ -59,8 +59,8 @@ fn check(place: &Place, session: &Session) -> Result<(), Error> {
     Ok(())
 }
 
-/// `None` if the tables were never made. Asks the catalogs themselves: functions that look names up
-/// go by what the session has heard of, which may be older.
+/// `None` if the tables do not exist. Queries the catalogs directly: functions that look up names use
+/// the session's snapshot, which may be older.
 fn format(session: &Session) -> Result<Option<u32>, Failure> {
     const IS_MADE: &str = "SELECT 1 FROM pg_class JOIN pg_namespace ON \
          pg_namespace.oid = relnamespace WHERE nspname = 'legwork' AND relname = 'format'";
@@ -73,7 +73,7 @@ fn format(session: &Session) -> Result<Option<u32>, Failure> {
     Ok(Some(u32::try_from(newest).unwrap_or(0)))
 }
 
-/// The format before anything was done about it. Within a transaction.
+/// The format before the migration. In a transaction.
 fn update(session: &Session) -> Result<u32, Failure> {
     const IS_THERE: &str = "SELECT 1 FROM pg_namespace WHERE nspname = 'legwork'";
     session.execute(&format!("SELECT pg_advisory_xact_lock({LOCK})"))?;

@@ -1,7 +1,7 @@
 //! One connection, driven by the thread that uses it.
 //!
-//! Invariant: nothing waits without end: what the database does not answer in time has failed. A
-//! session that has failed is not used again.
+//! Invariant: every wait is bounded: a missing answer is a failure. A failed session is not used
+//! again.
 
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};
@@ -17,14 +17,14 @@ use super::tls::Tls;
 use super::values::Parameter;
 use crate::Error;
 
-/// The longest an answer may take.
+/// The limit on an answer.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// All of connecting: looking up names, several hosts, the handshake.
+/// The limit on connecting: name lookup, several hosts, the handshake.
 const CONNECT_MAX: Duration = Duration::from_secs(20);
 
-/// Chosen for every session: what the statements here rely on must not depend on how the server is
-/// set up. Every access is by a key, and a plan made while the tables are empty must not scan them
-/// when they are not. A server notices soon that we are gone.
+/// The settings of every session: the statements here must not depend on the server's
+/// configuration. Every access is by a key, and a plan made while the tables are empty must not
+/// scan them later. The server notices soon when this process is gone.
 const SETTINGS: &str = "
     SET default_transaction_isolation = 'read committed';
     SET default_transaction_read_only = off;
@@ -50,10 +50,10 @@ pub(super) struct Session {
     runtime: Runtime,
 }
 
-/// Why there is no answer.
+/// Why a query failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The database, or the way to it.
+    /// The database, or the connection to it.
     Database(tokio_postgres::Error),
     Late,
 }
@@ -65,7 +65,7 @@ impl Session {
             place: place.name().to_owned(),
             reason,
         };
-        // The thread that asks does the work itself: handing it to another and back would cost
+        // The calling thread does the work itself: handing it to another thread and back would cost
         // more than it takes.
         let runtime = Builder::new_current_thread().enable_io().enable_time().build();
         let runtime = runtime.map_err(|error| failed(error.to_string()))?;
@@ -101,7 +101,7 @@ impl Session {
         waited.map_err(|_| Failure::Late)?.map_err(Failure::Database)
     }
 
-    /// A statement, prepared once in the life of the session.
+    /// A statement, prepared once per session.
     pub(super) async fn prepared(
         &self,
         sql: &'static str,
@@ -140,7 +140,7 @@ impl Session {
         self.wait(ANSWER_MAX, self.client.batch_execute(sql))
     }
 
-    /// Does it in one transaction. If it fails the session must be dropped.
+    /// Runs in one transaction. After a failure the session must be dropped.
     pub(super) fn transaction<T>(
         &self,
         act: impl FnOnce() -> Result<T, Failure>,
@@ -151,7 +151,7 @@ impl Session {
         Ok(done)
     }
 
-    /// For a transaction of the driver's own, whose answers are waited for in this runtime.
+    /// For a transaction of the driver, whose answers are awaited in this runtime.
     pub(super) fn client_mut(&mut self) -> (&mut Client, &Runtime) {
         (&mut self.client, &self.runtime)
     }
@@ -166,12 +166,12 @@ impl Failure {
         matches!(self, Self::Database(error) if error.code() == Some(state))
     }
 
-    /// The way to the database is gone, and not only this one statement has failed.
+    /// The connection is lost, not only this statement has failed.
     pub(super) fn is_disconnected(&self) -> bool {
         match self {
             Self::Late => true,
             Self::Database(error) => error.as_db_error().is_none_or(|error| {
-                // Class 57P: the server ends, and with it every session.
+                // Class 57P: the server shuts down, and with it every session.
                 error.code().code().starts_with("57P")
             }),
         }
@@ -189,7 +189,7 @@ impl Failure {
     }
 }
 
-/// What the database says, or what lies behind a failure to reach it.
+/// The message of the database, or the cause of a failed connection.
 pub(super) fn chain(error: &tokio_postgres::Error) -> String {
     use std::error::Error as _;
 

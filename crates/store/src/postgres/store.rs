@@ -1,7 +1,7 @@
 //! The store of one server in a shared database.
 //!
-//! Invariant: same contract as on disk. One connection commits; others read, and see what is
-//! committed.
+//! Invariant: same contract as on disk. One connection commits; others read, and see committed
+//! data.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use super::{Shared, blobs, commit, read};
 use crate::heads::Heads;
 use crate::{Batch, BlobId, ClosedStream, Error, EventStore, OpenStream, Snapshot, Version};
 
-/// An open store, by [`Held::open`](super::Held::open).
+/// An open store, from [`Held::open`](super::Held::open).
 pub struct Postgres {
     pub(super) shared: Shared,
     pub(super) server: Arc<str>,
@@ -22,7 +22,7 @@ pub struct Postgres {
     writer: Mutex<Writer>,
 }
 
-/// What every commit must find in the lease.
+/// The condition of every commit on the lease.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fence {
     pub(super) number: i16,
@@ -32,9 +32,9 @@ pub(super) struct Fence {
 
 pub(super) struct Writer {
     pub(super) session: Session,
-    /// True as long as nobody else can commit, which the fence sees to.
+    /// Valid as long as nobody else can commit, which the fence ensures.
     pub(super) heads: Heads,
-    /// Why nothing more is written.
+    /// The error after which nothing more is written.
     pub(super) stopped: Option<String>,
 }
 
@@ -93,7 +93,7 @@ impl EventStore for Postgres {
     }
 }
 
-/// The batch was refused, and the store is as it was.
+/// Whether the batch was refused, and the store is unchanged.
 fn is_refusal(error: &Error) -> bool {
     matches!(
         error,
@@ -110,12 +110,12 @@ impl Postgres {
         Self { shared, server, fence, writer: Mutex::new(writer) }
     }
 
-    /// The name of the server whose store it is.
+    /// The name of the server that owns the store.
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// What all servers of the database occupy on its disk.
+    /// The disk use of all servers of the database.
     pub fn disk_use(&self) -> Result<u64, Error> {
         const SQL: &str = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint \
              FROM pg_class WHERE relkind = 'r' AND relnamespace = 'legwork'::regnamespace";

@@ -1,7 +1,7 @@
 //! TLS to the database, by rustls.
 //!
-//! Invariant: the server's certificate is verified against the named authority and the name of the
-//! host, always.
+//! Invariant: the server's certificate is always verified against the named authority and the host
+//! name.
 
 use std::future::Future;
 use std::io;
@@ -54,7 +54,7 @@ fn certificates(path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     Ok(all)
 }
 
-/// Makes connections private.
+/// Encrypts connections.
 #[derive(Clone)]
 pub(super) struct Tls(pub(super) Arc<ClientConfig>);
 
@@ -63,7 +63,7 @@ pub(super) struct Handshake {
     name: ServerName<'static>,
 }
 
-/// A private connection.
+/// An encrypted connection.
 pub(super) struct Stream<S>(RustlsStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Tls {
@@ -90,7 +90,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Hands
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Stream<S> {
     fn channel_binding(&self) -> ChannelBinding {
-        // The certificate is verified: binding the password to it would add nothing.
+        // The certificate is verified: channel binding would add nothing.
         ChannelBinding::none()
     }
 }

@@ -1,6 +1,6 @@
-//! What goes over the wire: ids of streams as `uuid`, versions as `integer`.
+//! Values on the wire: ids of streams as `uuid`, versions as `integer`.
 //!
-//! Invariant: ids compare in the database as they compare here.
+//! Invariant: ids have the same order in the database as here.
 
 use std::error::Error as StdError;
 
@@ -44,12 +44,12 @@ pub(super) fn to_integer(version: Version) -> Option<i32> {
     i32::try_from(version.0).ok()
 }
 
-/// A negative number is no version, and never there.
+/// A negative number is no version, and never occurs.
 pub(super) fn to_version(integer: i32) -> Version {
     Version(u64::try_from(integer).unwrap_or(0))
 }
 
-/// A limit on rows.
+/// A row limit.
 pub(super) fn to_limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }

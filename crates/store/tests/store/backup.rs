@@ -1,4 +1,4 @@
-//! Backup while the store is in use, and restoring it: all of it, or nothing at all.
+//! Backup while the store is in use, and restore: all of it, or nothing.
 
 use std::fs;
 use std::path::Path;

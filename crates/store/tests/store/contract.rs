@@ -1,6 +1,6 @@
 //! The contract of every store, as a list of cases.
 //!
-//! Invariant: a case knows nothing but [`EventStore`]. A new store adds one test that runs the list.
+//! Invariant: a case uses only [`EventStore`]. A new store adds one test that runs the list.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -57,7 +57,7 @@ fn postgres_keeps_the_contract_when_it_is_reopened_after_every_step() {
     on_postgres(true);
 }
 
-/// Each case is a server of its own in one database: what the others do does not show.
+/// Each case has its own server in one database, isolated from the others.
 fn on_postgres(reopen: bool) {
     let database = database().unwrap();
     let shared = Shared::connect(database.url()).unwrap();

@@ -1,6 +1,6 @@
 //! Killed at any moment: everything acknowledged is there, exactly once, in order.
 //!
-//! Of PostgreSQL there are two to kill: the process that commits, and the database under it.
+//! With PostgreSQL there are two to kill: the process that commits, and the database.
 
 use std::env;
 use std::io::{BufRead, BufReader, Write, stdout};
@@ -19,27 +19,27 @@ use crate::support::{Numbers, text};
 
 const KILLS: u64 = 15;
 const STREAMS: u64 = 5;
-/// Names the store to the child: this test binary, started again.
+/// Passes the store to the child: this test binary, started again.
 const PLACE: &str = "LEGWORK_STORE_CRASH_PLACE";
 
 #[test]
 fn what_was_acknowledged_before_a_kill_is_there_exactly_once_and_in_order() {
     let dir = tempfile::tempdir().unwrap();
-    kill_over_and_over(&dir.path().display().to_string());
+    kill_repeatedly(&dir.path().display().to_string());
 }
 
 #[test]
 fn what_was_acknowledged_before_a_kill_is_in_postgres_exactly_once_and_in_order() {
     let database = database().unwrap();
-    kill_over_and_over(database.url());
+    kill_repeatedly(database.url());
 }
 
-fn kill_over_and_over(place: &str) {
+fn kill_repeatedly(place: &str) {
     let mut numbers = Numbers(42);
     let mut acknowledged = 0;
     for kill in 0..KILLS {
         let (mut child, mut output) = start(place);
-        // The child runs on while its lines are read, so the kill meets it anywhere in a commit.
+        // The child runs on while its lines are read, so the kill can hit any point of a commit.
         for _ in 0..numbers.below(150) {
             acknowledged = next(&mut output).unwrap_or(acknowledged);
         }
@@ -57,7 +57,7 @@ fn kill_over_and_over(place: &str) {
     assert!(acknowledged > KILLS);
 }
 
-/// The database loses its power; who commits goes on with what is there, by opening again.
+/// The database loses its power; the committing process reopens the store and goes on.
 #[test]
 fn what_was_acknowledged_before_the_database_was_killed_is_there_exactly_once() {
     let mut cluster = Cluster::start().unwrap();
@@ -96,7 +96,7 @@ fn what_was_acknowledged_before_the_database_was_killed_is_there_exactly_once() 
     assert!(acknowledged > KILLS);
 }
 
-/// Not a test of its own: what the child does until it is killed.
+/// Not a separate test: the child's work until it is killed.
 #[test]
 fn child_that_commits_until_it_is_killed() {
     let Ok(place) = env::var(PLACE) else { return };
@@ -111,7 +111,7 @@ fn child_that_commits_until_it_is_killed() {
     }
 }
 
-/// The store of this place, whose last user is dead.
+/// Opens this store, whose last user is dead.
 fn open(place: &str) -> Box<dyn EventStore> {
     if !place.contains("://") {
         return Box::new(Embedded::open(Path::new(place)).unwrap());
@@ -147,7 +147,7 @@ fn touches(stream: u64, round: u64) -> bool {
     (round + stream) % STREAMS < 3
 }
 
-/// How many commits are there. Fails if one of them is there in part, twice or out of order.
+/// The number of commits. Fails if one of them is incomplete, doubled or out of order.
 fn check(store: &dyn EventStore) -> u64 {
     let rounds = count(store);
     for stream in 0..STREAMS {
@@ -182,7 +182,7 @@ fn start(place: &str) -> (Child, BufReader<ChildStdout>) {
     (child, output)
 }
 
-/// The number of the next acknowledgement; a line that the kill has cut off is none.
+/// The number of the next acknowledgement; a truncated line does not count.
 fn next(output: &mut BufReader<ChildStdout>) -> Option<u64> {
     loop {
         let mut line = String::new();

@@ -1,6 +1,6 @@
-//! Damaged files: each flipped byte is either told, with nothing touched, or does no harm.
+//! Damaged files: each flipped byte is either reported, with nothing changed, or harmless.
 //!
-//! Invariant under test: never a silent loss of what was acknowledged.
+//! Invariant under test: no silent loss of acknowledged commits.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -150,7 +150,7 @@ fn damage_in_either_of_two_journals_is_told() {
 }
 
 /// The engine begins a new journal and removes the old one when the tables have all of it. A torn
-/// entry at the very beginning of the new one is then judged by the watermark alone.
+/// entry at the start of the new one is then judged by the watermark alone.
 #[test]
 fn a_new_journal_without_a_whole_entry_is_judged_by_the_watermark() {
     let dir = scratch();
@@ -223,7 +223,7 @@ fn what_blobs_occupy_is_kept_up_without_counting_again() {
     assert_eq!(counted(&Embedded::open(dir.path()).unwrap()), after);
 }
 
-/// A store with all kinds of files: tables, journal entries beside them, a blob.
+/// A store with all kinds of files: tables, journal entries, a blob.
 fn specimen() -> (Files, Content) {
     let dir = scratch();
     let store = Embedded::open(dir.path()).unwrap();
@@ -255,7 +255,7 @@ struct Torn {
     before: Files,
     after: Files,
     journal: PathBuf,
-    /// Where in the journal the last entry begins.
+    /// The offset of the last entry in the journal.
     from: usize,
 }
 
@@ -278,7 +278,7 @@ fn torn() -> Torn {
     Torn { before, after, journal, from }
 }
 
-/// The files of a store, its journals without the zeros allocated in advance.
+/// The files of a store, journals without their preallocated zeros.
 fn trimmed(dir: &Path) -> Files {
     let mut files = files(dir);
     for (path, bytes) in &mut files {
@@ -290,7 +290,7 @@ fn trimmed(dir: &Path) -> Files {
     files
 }
 
-/// All places of a small file, the ends and some more of a large one.
+/// All offsets of a small file, the ends and some more of a large one.
 fn places(length: usize, numbers: &mut Numbers) -> Vec<usize> {
     if length <= 64 {
         return (0..length).collect();
@@ -307,7 +307,7 @@ fn flip(files: &Files, path: &Path, at: usize, bits: u8) -> Files {
     flipped
 }
 
-/// Opens and reads it all. What is refused must be left as it was.
+/// Opens and reads everything. A refused store must be left as it was.
 fn outcome(files: &Files, options: Options, name: &str) -> Result<Content, Error> {
     let dir = scratch();
     write_files(dir.path(), files);
@@ -315,7 +315,7 @@ fn outcome(files: &Files, options: Options, name: &str) -> Result<Content, Error
         assert_eq!(&crate::support::files(dir.path()), files, "{name}: {error}");
     })?;
     let found = content(&store, &[BlobId::of(BLOB)])?;
-    // What was healed stays so.
+    // A healed store stays healed.
     drop(store);
     let store = Embedded::open_with(dir.path(), options).unwrap();
     assert_eq!(content(&store, &[BlobId::of(BLOB)]).unwrap(), found, "{name}");

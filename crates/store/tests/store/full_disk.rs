@@ -1,4 +1,4 @@
-//! A full disk: the commit fails and says so, and everything acknowledged before is there.
+//! A full disk: the commit fails with an error, and everything acknowledged before is kept.
 
 use std::env;
 use std::fs;
@@ -12,17 +12,17 @@ use legwork_store::{Append, Error, EventStore, Version};
 
 use crate::support::{A, append, batch};
 
-/// Names the directory to the child: this test binary, started again.
+/// Passes the directory to the child: this test binary, started again.
 const DIR: &str = "LEGWORK_STORE_FULL_DIR";
 const MIB: usize = 1 << 20;
 
-/// The limit on the size of a file stands for a full disk: it needs no rights, works everywhere,
-/// and meets the journal in the middle of an entry.
+/// The file size limit stands for a full disk: it needs no rights, works everywhere, and hits the
+/// journal in the middle of an entry.
 #[test]
 fn a_commit_that_hits_a_file_size_limit_fails_and_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let binary = env::current_exe().unwrap();
-    // The journal takes 64 MiB in advance: the limit lies just above, in blocks of 512 bytes.
+    // The journal preallocates 64 MiB: the limit is just above, in blocks of 512 bytes.
     let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$0\" \"$@\"", 66 * MIB / 512);
     let child = Command::new("sh")
         .args(["-c", &script])
@@ -42,7 +42,7 @@ fn a_commit_that_hits_a_file_size_limit_fails_and_loses_nothing() {
     assert_eq!(store.read(A, Version(0), usize::MAX).unwrap(), [b"a0", b"a1", b"a2"]);
 }
 
-/// Not a test of its own: what the child does under the limit.
+/// Not a separate test: the child's work under the limit.
 #[test]
 fn child_that_commits_beyond_the_limit() {
     let Some(dir) = env::var_os(DIR) else { return };
@@ -100,7 +100,7 @@ fn large(stream: StreamId, expected: u64, bytes: usize) -> Append {
     Append { stream, expected: Version(expected), record, close: None }
 }
 
-/// A small file system of its own, which only root may have.
+/// A small file system of its own, which only root may mount.
 struct Mounted<'a>(&'a Path);
 
 impl<'a> Mounted<'a> {
@@ -110,7 +110,7 @@ impl<'a> Mounted<'a> {
         match mount.args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(at).output() {
             Ok(output) if output.status.success() => Some(Self(at)),
             other => {
-                // Not by a macro: those are kept quiet in a test that passes.
+                // Not by a macro: their output is hidden in a passing test.
                 let what = "SKIPPED a_full_file_system_stops_the_store: cannot mount";
                 let _ = writeln!(std::io::stderr(), "{what}: {other:?}");
                 None

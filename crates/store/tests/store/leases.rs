@@ -1,4 +1,5 @@
-//! Two who want to be the same server: one is, the other waits, and the one that was is fenced.
+//! Two processes compete for one server: one gets it, the other waits, and the former holder is
+//! fenced.
 
 use std::sync::mpsc;
 use std::thread;
@@ -10,7 +11,7 @@ use legwork_testbed::{Database, Session, database};
 
 use crate::support::{A, append, batch, text};
 
-/// A lease that has run out when it is had: nobody waits in these tests.
+/// A lease that has expired when it is acquired: these tests never wait.
 const OVER: Duration = Duration::ZERO;
 const LONG: Duration = Duration::from_secs(3_600);
 
@@ -34,7 +35,7 @@ fn a_lease_is_refused_while_another_holds_it_and_names_the_holder() {
     let Error::LeaseHeld { server, holder, left } = &refused else { panic!("{refused}") };
     assert_eq!((server.as_str(), holder.as_str()), ("berlin", "ann"));
     assert!(*left > LONG / 2 && *left <= LONG, "{left:?}");
-    // Nor to the same name: it may be another process.
+    // Nor under the same name: it may be another process.
     assert!(matches!(shared.acquire("berlin", "ann", LONG), Err(Error::LeaseHeld { .. })));
     shared.acquire("hamburg", "bob", LONG).unwrap();
 }
@@ -91,7 +92,7 @@ fn a_lease_that_is_released_is_free_at_once() {
     ann.release().unwrap();
     assert!(!watched.is_valid());
     let bob = shared.acquire("berlin", "bob", LONG).unwrap();
-    // Too late to release what is another's.
+    // Too late to release the lease of another holder.
     watched.release().unwrap();
     bob.renew().unwrap();
 }
@@ -135,15 +136,15 @@ fn opening_again_ends_the_opening_before() {
     assert!(held.is_valid(), "the lease is the same");
 }
 
-/// Holds the lock that a commit of the server holds while it is under way.
+/// Takes the lock of a commit in progress.
 fn commit_under_way(database: &Database) -> Session {
     let session = database.session().unwrap();
     session.ask("BEGIN; SELECT 1 FROM legwork.lease FOR KEY SHARE").unwrap();
     session
 }
 
-/// Returns once somebody waits for a lock in this database.
-fn until_somebody_waits(database: &Database) {
+/// Returns once a session waits for a lock in this database.
+fn until_a_session_waits(database: &Database) {
     const WAITING: &str = "SELECT count(*) FROM pg_stat_activity \
          WHERE datname = current_database() AND wait_event_type = 'Lock'";
     while database.ask(WAITING).unwrap() == ["0"] {
@@ -163,7 +164,7 @@ fn a_take_over_waits_for_a_commit_under_way() {
             let held: Result<Held, Error> = shared.acquire("berlin", "bob", LONG);
             taken.send(held.unwrap().epoch()).unwrap();
         });
-        until_somebody_waits(&database);
+        until_a_session_waits(&database);
         assert_eq!(told.try_recv(), Err(mpsc::TryRecvError::Empty));
         commit.ask("COMMIT").unwrap();
         assert_eq!(told.recv().unwrap(), 2);
@@ -171,7 +172,7 @@ fn a_take_over_waits_for_a_commit_under_way() {
 }
 
 #[test]
-fn a_renewal_while_somebody_waits_to_take_over_keeps_the_lease() {
+fn a_renewal_during_a_pending_take_over_keeps_the_lease() {
     let (database, shared) = shared();
     let _ann = shared.acquire("berlin", "ann", OVER).unwrap();
     let commit = commit_under_way(&database);
@@ -179,8 +180,8 @@ fn a_renewal_while_somebody_waits_to_take_over_keeps_the_lease() {
         let (refused, told) = mpsc::channel();
         let shared = &shared;
         scope.spawn(move || refused.send(shared.acquire("berlin", "bob", LONG)).unwrap());
-        until_somebody_waits(&database);
-        // As a renewal of ann's does, but for longer; it does not wait for the commit.
+        until_a_session_waits(&database);
+        // Like a renewal of ann's, but for longer; it does not wait for the commit.
         let renewed =
             "UPDATE legwork.lease SET expires = now() + interval '1 hour' RETURNING epoch";
         assert_eq!(database.ask(renewed).unwrap(), ["1"]);
@@ -210,16 +211,17 @@ fn a_commit_that_hangs_does_not_keep_others_from_taking_over() {
     let store = ann.open().unwrap();
     store.commit(batch([append(A, 0, "0")])).unwrap();
     let blocked = database.session().unwrap();
-    // The record that is about to be committed: it waits for it when it has locked the lease.
+    // The record that is about to be committed: the commit waits for it after it has locked the
+    // lease.
     let record = "BEGIN; INSERT INTO legwork.record (version, server, stream, bytes) \
          SELECT version + 1, server, stream, bytes FROM legwork.record";
     blocked.ask(record).unwrap();
     thread::scope(|scope| {
         let hanging = scope.spawn(|| store.commit(batch([append(A, 1, "lost")])));
-        until_somebody_waits(&database);
+        until_a_session_waits(&database);
         let bob = shared.acquire("berlin", "bob", LONG).unwrap();
         let failed = hanging.join().unwrap().unwrap_err();
-        // Its session was ended; it would have waited for much longer.
+        // Its session was terminated; it would have waited for much longer.
         assert!(failed.to_string().contains("57P01"), "{failed}");
         blocked.ask("ROLLBACK").unwrap();
         assert_eq!(read(&bob.open().unwrap()), "0");

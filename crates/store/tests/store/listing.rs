@@ -1,4 +1,4 @@
-//! What a store tells to whoever copies it.
+//! The listing of a store, for copying it.
 
 use legwork_model::id::StreamId;
 use legwork_store::embedded::Embedded;

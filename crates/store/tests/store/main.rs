@@ -1,6 +1,6 @@
 //! All tests of the stores, in one binary.
 //!
-//! Invariant: what every store must do is in `contract`, and runs over every store.
+//! Invariant: the common contract is in `contract`, and runs over every store.
 
 #[cfg(test)]
 mod backup;

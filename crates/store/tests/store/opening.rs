@@ -1,4 +1,4 @@
-//! Who may open which directory, and what is told to those who may not.
+//! Which process may open which directory, and the errors for the others.
 
 use std::fs;
 
@@ -80,7 +80,7 @@ fn creation_that_was_cut_off_is_done_again_or_finished() {
     let whole = files(whole.path());
     for (named, marked) in [(false, false), (true, false), (true, true)] {
         let dir = scratch();
-        // Everything was made in `data.new`; then FORMAT was written; then it was renamed.
+        // All files were created in `data.new`; then FORMAT was written; then it was renamed.
         let moved = whole.iter().filter(|(path, _)| marked || !path.ends_with("FORMAT"));
         let moved = moved.map(|(path, bytes)| match path.strip_prefix("data") {
             Ok(below) => (std::path::Path::new("data.new").join(below), bytes.clone()),

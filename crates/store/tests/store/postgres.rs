@@ -80,7 +80,7 @@ fn commits_are_durable_even_if_the_server_would_not_wait_for_its_disk() {
         .unwrap();
     let shared = Shared::connect(database.url()).unwrap();
     let store = shared.acquire("berlin", "ann", LEASE).unwrap().open().unwrap();
-    // A trigger that notes how the commits that fire it are made.
+    // A trigger that records the settings of the commits that fire it.
     database
         .ask(
             "CREATE TABLE public.seen (how text); CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS \
@@ -118,7 +118,7 @@ fn a_restart_of_the_database_stops_the_store_and_opening_it_again_heals() {
     assert!(matches!(held.open(), Err(Error::Database { .. })));
     assert!(matches!(held.renew(), Err(Error::Database { .. })));
     cluster.run().unwrap();
-    // Reading needs no more than that the database is there.
+    // Reading only needs the database.
     assert_eq!(store.read(A, Version(0), 9).unwrap().len(), 1);
     let store = held.open().unwrap();
     store.commit(batch([append(A, 1, "a1")])).unwrap();
@@ -235,7 +235,7 @@ fn tls_is_used_with_the_authority_that_is_named_and_no_other() {
     Shared::connect(&url("")).unwrap();
 }
 
-/// An authority, and a certificate it has signed for a host, with its key.
+/// An authority, a certificate that it signed for a host, and its key.
 fn certificates(host: &str) -> (String, String, String) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();

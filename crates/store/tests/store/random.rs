@@ -1,4 +1,4 @@
-//! Random commands: the store on disk and the store in memory cannot be told apart.
+//! Random commands: the stores behave exactly alike.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -75,7 +75,7 @@ proptest! {
     }
 }
 
-/// A server that nobody has used, in a database of all these cases.
+/// An unused server, in a database of all these cases.
 fn server() -> Held {
     static SHARED: OnceLock<(Database, Shared)> = OnceLock::new();
     static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -88,7 +88,7 @@ fn server() -> Held {
     shared.acquire(&name, "test", LEASE).unwrap()
 }
 
-/// Mostly what fits: versions are taken from the store, sometimes off by a little.
+/// Mostly valid: versions are taken from the store, sometimes off by a little.
 fn batch(memory: &Memory, appends: &[(u8, u8, bool)], snapshots: &[(u8, u8)]) -> Batch {
     let mut grown = [0; 8];
     let head = |id: u8| memory.read(stream(id), Version(0), usize::MAX).unwrap().len() as u64;

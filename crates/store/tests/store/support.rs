@@ -1,4 +1,4 @@
-//! Words for the tests: streams and batches in short, and the whole content of a store as a value.
+//! Short notation for the tests: streams and batches, and the whole content of a store as a value.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,8 +14,8 @@ pub(crate) const B: StreamId = StreamId(0xB << 100);
 pub(crate) const C: StreamId = StreamId(0xC << 100);
 pub(crate) const D: StreamId = StreamId(0xD << 100);
 
-/// A directory for one test, in memory if there is such a place: these tests sync a lot, and what
-/// they ask for does not depend on the disk.
+/// A directory for one test, in memory if possible: these tests sync a lot, and do not depend on
+/// the disk.
 pub(crate) fn scratch() -> TempDir {
     TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
 }
@@ -44,7 +44,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Everything that a store tells about itself through its contract.
+/// The whole content of a store through its contract.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Content {
     pub open: Vec<(StreamId, Option<Snapshot>, Vec<Vec<u8>>)>,
@@ -77,7 +77,7 @@ pub(crate) fn content(
     Ok(content)
 }
 
-/// Every file of a directory with its bytes, but for the lock.
+/// Every file of a directory with its bytes, except the lock.
 pub(crate) fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     collect(dir, Path::new(""), &mut found);
@@ -105,7 +105,7 @@ fn collect(root: &Path, below: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
     }
 }
 
-/// Numbers that look random and are the same in every run.
+/// Pseudorandom numbers, the same in every run.
 pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {

@@ -1,7 +1,7 @@
-//! Whose an address of mail is.
+//! Comparison of mail addresses.
 
-/// Whether two addresses are of the same mailbox. Case is not told apart on either side of the `@`:
-/// no mail server in use does so.
+/// Whether two addresses are of the same mailbox. Both sides of the `@` are case-insensitive, as in
+/// all mail servers in use.
 pub fn same_address(one: &str, other: &str) -> bool {
     one.trim().eq_ignore_ascii_case(other.trim())
 }

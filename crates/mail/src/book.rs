@@ -1,8 +1,8 @@
-//! What has been told, folded from the records of it.
+//! The record of sent letters, folded from mail events.
 //!
-//! Invariant: what was told about an item or a case is known as long as its case is there: an item that
-//! is taken away with a suspension and comes back is no news. How many letters somebody got lately is told
-//! from the same records.
+//! Invariant: letters about an item or a case are remembered as long as the case is: an item that is
+//! withdrawn with a suspension and comes back is no news. The same events determine how many letters a
+//! person got lately.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -18,21 +18,21 @@ use crate::rules::{self, Due, Kind, Standing, Told};
 use crate::settings::Tell;
 
 const HOUR: Duration = Duration::from_secs(3_600);
-/// What could not be sent for so long is of no use any more.
+/// A letter that could not be sent for so long is dropped.
 const OWED_FOR: Duration = Duration::from_secs(30 * 86_400);
 
-/// What a letter is about: an item, or a case, for which its start stands.
+/// The subject of a letter: an item, or a case, represented by its start.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Subject {
     pub instance: InstanceId,
     pub activity: Activity,
 }
 
-/// The same as it stands now.
+/// The current state of a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Matter {
     Item(Standing),
-    /// Of a promise that never turned there is nothing to tell.
+    /// A promise that never changed needs no letter.
     Case {
         promise: Option<Promise>,
         overdue: Overdue,
@@ -42,9 +42,9 @@ pub enum Matter {
 #[derive(Debug, Default)]
 pub struct Book {
     told: BTreeMap<Subject, Told>,
-    /// When everybody got letters in the last hour, oldest first.
+    /// When each person got letters in the last hour, oldest first.
     lately: BTreeMap<AgentId, VecDeque<Timestamp>>,
-    /// Letters about cases that are over.
+    /// Unsent letters about ended cases.
     owed: BTreeMap<(InstanceId, AgentId), Owed>,
 }
 
@@ -57,7 +57,7 @@ impl Subject {
         self.activity.node == Schema::START
     }
 
-    /// That it was told.
+    /// The event of a sent letter.
     pub fn told(&self, agent: AgentId, kind: Kind, at: Timestamp) -> MailEvent {
         let Self { instance, activity } = self.clone();
         MailEvent::Told { instance, activity, agent, kind: kind.number(), at }
@@ -65,7 +65,7 @@ impl Subject {
 }
 
 impl Book {
-    /// Takes one record in. Letters of one moment to one person are one: a digest.
+    /// Folds in one event. Letters of one moment to one person are one: a digest.
     pub fn note(&mut self, event: &MailEvent) {
         let (instance, activity, agent, kind, at) = match event {
             MailEvent::Told { instance, activity, agent, kind, at } => {
@@ -76,7 +76,7 @@ impl Book {
                 return drop(self.owed.insert(key, (**owed).clone()));
             }
         };
-        // A kind of a later program is none of ours: what it has told is not told here.
+        // A letter of a kind that only a later version knows is not sent by this one.
         let Some(kind) = Kind::numbered(*kind) else { return };
         let subject = Subject { instance: *instance, activity: activity.clone() };
         if subject.is_case() && kind == Kind::Late {
@@ -91,7 +91,7 @@ impl Book {
         }
     }
 
-    /// What is to be told now.
+    /// The letters that are due now.
     pub fn due(&self, tell: &Tell, subject: &Subject, matter: &Matter, now: Timestamp) -> Due {
         static NOTHING: Told = Told::new();
         let told = self.told.get(subject).unwrap_or(&NOTHING);
@@ -99,7 +99,7 @@ impl Book {
             Matter::Item(item) => rules::due(tell, item, told, now),
             Matter::Case { promise, overdue } => {
                 let mut due = overdue::due(tell, overdue, told, now);
-                // Of a deadline that has passed nobody hears that it may be late.
+                // Nobody is told that a passed deadline may be late.
                 if let Some(promise) = promise.as_ref().filter(|_| !overdue.is_late) {
                     let more = promise::due(tell, promise, told, now);
                     due.letters.extend(more.letters);
@@ -110,19 +110,19 @@ impl Book {
         }
     }
 
-    /// Forgets items whose cases are gone, and letters of long ago.
+    /// Forgets items of ended cases, and old letters.
     pub fn prune(&mut self, is_there: impl Fn(&Subject) -> bool, now: Timestamp) {
         self.told.retain(|subject, _| is_there(subject));
         self.owed.retain(|_, owed| now.since(owed.deadline) < OWED_FOR);
         self.lately.retain(|_, lately| lately.back().is_some_and(|last| now.since(*last) < HOUR));
     }
 
-    /// Letters about cases that are over.
+    /// Unsent letters about ended cases.
     pub fn owed(&self) -> impl Iterator<Item = &Owed> {
         self.owed.values()
     }
 
-    /// When somebody may get the next letter, if not now.
+    /// When a person may get the next letter, if not now.
     pub fn held_until(
         &mut self,
         agent: &AgentId,
@@ -137,7 +137,7 @@ impl Book {
         lately.get(over).map(|first| *first + HOUR)
     }
 
-    /// How many letters somebody may get now.
+    /// The number of letters that a person may get now.
     pub fn room(&self, agent: &AgentId, tell: &Tell, now: Timestamp) -> usize {
         let is_late = |at: &&Timestamp| now.since(**at) < HOUR;
         let lately =
@@ -145,19 +145,19 @@ impl Book {
         tell.letters_an_hour_max.saturating_sub(lately)
     }
 
-    /// Everything that is known, as events.
+    /// The book as events.
     pub fn events(&self) -> Vec<MailEvent> {
         let all = self.told.iter().flat_map(|(subject, told)| {
             told.iter().map(move |((agent, kind), at)| (at, subject, agent, *kind))
         });
         let mut all: Vec<_> = all.collect();
-        // In the order in which they were told: the last hour is folded from it.
+        // In the order in which they were sent: the last hour is folded from it.
         all.sort_by_key(|(at, ..)| **at);
         let told = all.into_iter().map(|(at, subject, agent, kind)| {
             let agent = agent.clone();
             subject.told(agent, kind, *at)
         });
-        // What was told before is of no matter to what is owed still.
+        // Earlier letters do not matter to unsent ones.
         let owed = self.owed.values().map(|owed| MailEvent::Owed(Box::new(owed.clone())));
         told.chain(owed).collect()
     }
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(held(&[told(3, "ann", 30), told(4, "ann", 30)], 40), Some(3_600_010));
         assert_eq!(held(&[], 3_600_010), None);
         assert_eq!(held(&[told(5, "ann", 3_600_020)], 3_600_020), Some(3_600_030));
-        // One that slipped through does not make the pause shorter.
+        // A letter above the limit does not make the pause shorter.
         assert_eq!(held(&[told(6, "ann", 3_600_021)], 3_600_025), Some(7_200_020));
     }
 

@@ -1,13 +1,13 @@
-//! One letter instead of many: how much there is, and nothing of what it is.
+//! Digests: one letter instead of many, with counts only.
 //!
-//! Invariant: what a person has to do themselves is told apart from what others have not done, and from
-//! what became of promises.
+//! Invariant: a person's own work is counted separately from the work of others, and from changed
+//! promises.
 
 use crate::letter::{Letter, message_id};
 use crate::rules::Kind;
 
 impl Letter<'_> {
-    /// Instead of many of these kinds, which `about` names.
+    /// A digest of letters of these kinds; `about` is part of its id.
     pub fn digest(&self, kinds: impl Iterator<Item = Kind>, about: &str) -> String {
         let groups: Vec<Group> = kinds.map(group).collect();
         let all = [
@@ -34,7 +34,7 @@ impl Letter<'_> {
     }
 }
 
-/// What a digest says of so many of a group, in its subject and its text, if there are any.
+/// The words for the letters of a group in subject and text, if there are any.
 fn counted(group: Group, count: usize) -> Option<(String, String)> {
     let s = if count == 1 { "" } else { "s" };
     let (subject, text) = match group {
@@ -69,11 +69,11 @@ fn counted(group: Group, count: usize) -> Option<(String, String)> {
     Some((subject, text))
 }
 
-/// What a digest counts together.
+/// The groups that a digest counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Group {
     Own,
-    /// What was escalated is on the worklists of others.
+    /// Escalations: the items are on the worklists of others.
     Others,
     Late,
     Danger,
@@ -92,7 +92,7 @@ fn group(kind: Kind) -> Group {
     }
 }
 
-/// A sentence begins with a large letter.
+/// Capitalises the first letter of a sentence.
 fn capital(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|first| first.to_ascii_uppercase());

@@ -1,8 +1,8 @@
-//! What letters say, byte for byte.
+//! The text of letters, byte for byte.
 //!
-//! Invariant: nothing of a case is in a letter but the titles of its process and step, its id, the due
-//! time, the words of the answer, why its plan has changed, and what the definition has letters show. Every line is ASCII and short enough for
-//! any mail server: text is encoded in base64, headers as encoded words.
+//! Invariant: a letter contains no data of a case but the titles of its process and step, its id, the due time, the
+//! words of the answer, why its plan has changed, and the elements that the definition selects. Every line is ASCII
+//! and short enough for any mail server: text is encoded in base64, headers as encoded words.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ use crate::token::Token;
 
 /// The longest title in a subject, in characters.
 const TITLE_CHARS_MAX: usize = 60;
-/// The longest value that is shown, in characters.
+/// The longest shown value, in characters.
 const VALUE_CHARS_MAX: usize = 200;
-/// Bytes of the name of a letter.
+/// The length of a letter's id, in bytes.
 const ID_BYTES: usize = 16;
-/// Base64 of so many bytes fills a line of 76.
+/// So many bytes in base64 fill a line of 76.
 const LINE_BYTES: usize = 57;
-/// Bytes of one encoded word: with its frame it stays below 75 characters.
+/// The bytes of one encoded word: with its frame it stays below 75 characters.
 const WORD_BYTES: usize = 42;
 
 /// A letter to one person.
@@ -38,11 +38,11 @@ pub struct Letter<'a> {
     pub agent: &'a AgentId,
     pub at: Timestamp,
     pub link: Option<&'a str>,
-    /// By whose clock times are told in it: the reader's.
+    /// The zone of the reader, for times.
     pub zone: &'a Zone,
 }
 
-/// The item a letter is about.
+/// The item of a letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
     pub activity: ActivityId,
@@ -50,13 +50,13 @@ pub struct About {
     pub process: Arc<str>,
     pub step: Arc<str>,
     pub due: Option<Timestamp>,
-    /// What the definition has letters show, by its titles.
+    /// The elements that the definition selects, by title.
     pub shown: Vec<(Arc<str>, Value)>,
-    /// The words that answer it, with their titles; none if it takes more than a word.
+    /// The words that answer it, with their titles; empty if an answer needs more than a word.
     pub words: Vec<(Arc<str>, Arc<str>)>,
 }
 
-/// What is said to somebody whose reply changed nothing.
+/// A reply to a sender whose own reply changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub activity: ActivityId,
@@ -64,7 +64,7 @@ pub struct Outcome {
     pub why: String,
 }
 
-/// Why a reply changed nothing, for the one who sent it. Nobody else is named, and nothing of the case.
+/// Why a reply changed nothing, for its sender. It names no other person, and no data of the case.
 pub fn refused_because(code: &str, word: &str) -> String {
     let why = match code {
         "another_address" => "it came from another address than the one we have of you",
@@ -94,7 +94,7 @@ pub fn refused_because(code: &str, word: &str) -> String {
     why.to_owned()
 }
 
-/// The same for the same letter, however often it is sent.
+/// The same id for the same letter, however often it is sent.
 pub fn message_id(what: &str, from: &str) -> String {
     let hash = digest::digest(&digest::SHA256, what.as_bytes());
     let name = hash.as_ref().iter().take(ID_BYTES);
@@ -103,7 +103,7 @@ pub fn message_id(what: &str, from: &str) -> String {
     format!("<{name}@{domain}>")
 }
 
-/// Whether a letter of ours can have this id.
+/// Whether this can be the id of a letter from this sender.
 pub fn is_message_id(id: &str, from: &str) -> bool {
     let parts = id.strip_prefix('<').and_then(|id| id.strip_suffix('>')?.split_once('@'));
     let own = from.rsplit_once('@').map(|(_, domain)| domain);
@@ -116,7 +116,7 @@ pub fn is_message_id(id: &str, from: &str) -> bool {
 }
 
 impl Letter<'_> {
-    /// About one item. With a token it can be answered by a reply.
+    /// A letter about one item. With a token it can be answered by a reply.
     pub fn about(&self, about: &About, token: Option<&Token>) -> String {
         let About { activity, kind, process, step, .. } = about;
         let (prefix, _) = opening(*kind);
@@ -125,7 +125,7 @@ impl Letter<'_> {
         self.message(&id, &subject, &self.text(about, token))
     }
 
-    /// That a reply was of no use. `reply` names the reply.
+    /// The answer to a useless reply. `reply` is the id of the reply.
     pub fn outcome(&self, outcome: &Outcome, reply: &str) -> String {
         let Outcome { activity, why } = outcome;
         let text = format!(
@@ -136,8 +136,8 @@ impl Letter<'_> {
         self.message(&id, "Your answer was not used", &text)
     }
 
-    /// That a reply was of no use because there is no token in it: nobody knows what it is about. The letter that
-    /// it answers may have had one or not.
+    /// The answer to a reply without a token: its subject is unknown. The letter it answers may have had a token or
+    /// not.
     pub fn unquoted(&self, reply: &str) -> String {
         let text = "Your answer has changed nothing: there is no [legwork:...] in it.\n\n\
                     If the mail that you have answered ends with one, answer it once more, and leave it in your\n\
@@ -185,7 +185,7 @@ impl Letter<'_> {
         text
     }
 
-    /// A value as text; `check` lets no others be shown.
+    /// A value as text; `check` refuses values that cannot be shown.
     fn in_a_line(&self, value: &Value) -> Option<String> {
         match value {
             Value::Bool(value) => Some(value.to_string()),
@@ -216,7 +216,7 @@ impl Letter<'_> {
     }
 }
 
-/// How a letter begins: its subject, and its text.
+/// The subject and the first sentence of a letter.
 pub(crate) fn opening(kind: Kind) -> (&'static str, &'static str) {
     match kind {
         Kind::Assignment => ("", "There is something for you to do."),
@@ -233,7 +233,7 @@ pub(crate) fn opening(kind: Kind) -> (&'static str, &'static str) {
     }
 }
 
-/// What to do about a letter that cannot be answered by a reply.
+/// The next step after a letter that cannot be answered by a reply.
 fn next_step(activity: &ActivityId, kind: Kind) -> String {
     match kind {
         Kind::Assignment | Kind::Reminder => format!(
@@ -246,17 +246,17 @@ fn next_step(activity: &ActivityId, kind: Kind) -> String {
     }
 }
 
-/// A title never begins another line.
+/// A title on one line.
 pub(crate) fn line(title: &str) -> String {
     title.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// A title within a subject.
+/// A title in a subject.
 pub(crate) fn short(title: &str) -> String {
     cut(title, TITLE_CHARS_MAX)
 }
 
-/// So much of a text, on one line.
+/// The beginning of a text, on one line.
 fn cut(text: &str, chars_max: usize) -> String {
     let mut short: String = line(text).chars().take(chars_max).collect();
     if text.chars().nth(chars_max).is_some() {
@@ -265,7 +265,7 @@ fn cut(text: &str, chars_max: usize) -> String {
     short
 }
 
-/// A header of any text; plain if it can be.
+/// A header with any text; plain if possible.
 fn encoded_words(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_graphic() || c == ' ';
     if text.chars().all(is_plain) && !text.contains("=?") && text.len() < 900 {
@@ -285,12 +285,12 @@ fn encoded_words(text: &str) -> String {
     encoded.collect::<Vec<_>>().join("\r\n ")
 }
 
-/// As mails write it: `Mon, 16 Nov 2026 08:23:41 +0000`.
+/// The date format of mails: `Mon, 16 Nov 2026 08:23:41 +0000`.
 fn date(at: Timestamp) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    // 1970-01-01T00:00:00.000Z; out of its range nothing is sent.
+    // 1970-01-01T00:00:00.000Z; outside of its range nothing is sent.
     let text = at.to_string();
     let part = |from: usize, to: usize| text.get(from..to).unwrap_or_default();
     let month = part(5, 7).parse().unwrap_or(1usize).clamp(1, 12);
@@ -430,7 +430,7 @@ mod tests {
             let text = shown(&about(kind, &[]), None);
             assert!(text.contains(&format!("\n  legwork work show {item}\r\n")), "{text}");
         }
-        // A manager need not see the item on a list of theirs.
+        // A manager need not have the item on their list.
         let text = shown(&about(Kind::Escalation, &[]), None);
         assert!(text.contains("\n  legwork show inst_01ARZ3NDEKTSV4RRFFQ69G5FAV\r\n"), "{text}");
         let (token, words) = (Token::found("TOKEN".to_owned()), [("done", "done")]);

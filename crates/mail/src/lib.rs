@@ -1,9 +1,9 @@
-//! WHAT people are told by mail: who hears of an item, or of the deadline of a case, and when, what a
-//! letter says, and how a reply is understood.
+//! WHAT people are told by mail: the recipients and times of letters about items and deadlines, their
+//! text, and the parsing of replies.
 //!
-//! Invariant: pure. The time and the key are arguments; the same items, organisation and letters
-//! before give the same letters. A letter holds no data of a case, and whatever comes as a reply is
-//! read to its end without a panic.
+//! Invariant: pure. The time and the key are arguments; the same items, organisation and earlier
+//! letters give the same letters. A letter contains no data of a case, and parsing a reply ends
+//! without a panic whatever its bytes.
 
 mod address;
 mod book;

@@ -1,6 +1,6 @@
-//! Letters about the deadline of a case: that it has passed, and before that, that it is in danger.
+//! Letters about the deadline of a case: it has passed, or it is in danger.
 //!
-//! Invariant: everybody is told of a deadline once. One that was extended is another one.
+//! Invariant: each recipient is told of a deadline once. An extended deadline is a new one.
 
 use std::sync::Arc;
 
@@ -12,20 +12,21 @@ use crate::letter::{Letter, line, message_id, short};
 use crate::rules::{Due, Kind, Told};
 use crate::settings::Tell;
 
-/// The deadline of a case as it stands, as far as mail is concerned.
+/// The deadline of a case and the recipients of letters about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overdue {
     /// The last deadline that passed.
     pub passed: Option<Timestamp>,
-    /// Who hears of that: who started the case, and who held an open step; all have addresses.
+    /// The recipients of that: the starter of the case, and the holders of open steps; all with
+    /// addresses.
     pub whom: Vec<AgentId>,
-    /// It passed and was not extended: nothing is to be said of what is ahead.
+    /// It passed without an extension: no danger is reported any more.
     pub is_late: bool,
-    /// From when on it is in danger, and who hears of it.
+    /// From when on it is in danger, and the recipient of that.
     pub danger: Option<(Timestamp, AgentId)>,
 }
 
-/// What a letter about a deadline says.
+/// The contents of a letter about a deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passing {
     pub instance: InstanceId,
@@ -34,9 +35,9 @@ pub struct Passing {
     pub process: Arc<str>,
     /// The titles of the open steps: all for the starter of the case, their own for others.
     pub steps: Vec<Arc<str>>,
-    /// The deadline that passed, or will.
+    /// The deadline that passed, or will pass.
     pub deadline: Timestamp,
-    /// What the process has done about it.
+    /// The reaction of the process.
     pub then: Then,
     /// The recipient started the case.
     pub is_own: bool,
@@ -48,7 +49,7 @@ pub(crate) fn due(tell: &Tell, overdue: &Overdue, told: &Told, now: Timestamp) -
         return due;
     }
     let is_told = |kind: Kind, agent: &AgentId| {
-        // What was told before was about the deadline before.
+        // Earlier letters were about the deadline before.
         let is_this = |at: &Timestamp| overdue.passed.is_none_or(|passed| *at > passed);
         told.get(&(agent.clone(), kind)).is_some_and(is_this)
     };
@@ -64,7 +65,7 @@ pub(crate) fn due(tell: &Tell, overdue: &Overdue, told: &Told, now: Timestamp) -
 }
 
 impl Letter<'_> {
-    /// About the deadline of a case.
+    /// A letter about the deadline of a case.
     pub fn deadline(&self, passing: &Passing) -> String {
         let Passing { instance, kind, process, steps, deadline, then, is_own } = passing;
         let (prefix, first) = opening(*kind, *is_own);
@@ -94,7 +95,7 @@ impl Letter<'_> {
     }
 }
 
-/// How a letter begins: its subject, and its text.
+/// The subject and the first sentence of a letter.
 pub(crate) fn opening(kind: Kind, is_own: bool) -> (&'static str, &'static str) {
     if kind == Kind::Danger {
         (

@@ -1,8 +1,7 @@
-//! Letters about the promise of a case: that nobody stands for its deadline any more, and that
-//! somebody does again.
+//! Letters about the promise of a case: its deadline is no longer promised, or it is again.
 //!
-//! Invariant: what whoever started a case was told last, as far as that was noted, is true. A promise
-//! that is back before anybody was told otherwise is not written about.
+//! Invariant: the last recorded letter to the starter of a case is true. A promise that is given
+//! again before the starter was told of its loss needs no letter.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,30 +13,30 @@ use crate::letter::{Letter, line, message_id, opening, short};
 use crate::rules::{Due, Kind, Told};
 use crate::settings::Tell;
 
-/// How long a promise has to stand as it does before it is told: what somebody else promises at once
-/// is no news.
+/// How long a promise must be stable before a letter is sent: a promise that is renewed at once is no
+/// news.
 const SETTLED: Duration = Duration::from_secs(5);
 
-/// The promise of a case as it stands, as far as mail is concerned.
+/// The promise of a case and the recipient of letters about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// Who started the case, and has an address.
+    /// The starter of the case, who has an address.
     pub owner: AgentId,
     pub is_promised: bool,
     pub since: Timestamp,
 }
 
-/// The case a letter is about.
+/// The case of a letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn {
     pub instance: InstanceId,
     pub kind: Kind,
     pub process: Arc<str>,
     pub step: Arc<str>,
-    /// By when it was promised, or is again.
+    /// The deadline that was promised, or is again.
     pub deadline: Timestamp,
     pub since: Timestamp,
-    /// As a sentence without its full stop, and without anything of the case.
+    /// A sentence without its full stop, and without data of the case.
     pub why: String,
 }
 
@@ -48,7 +47,7 @@ pub(crate) fn due(tell: &Tell, promise: &Promise, told: &Told, now: Timestamp) -
     let kind = match (is_promised, was_told) {
         (false, false) => Kind::Revocation,
         (true, true) => Kind::Promise,
-        // What they know is true.
+        // The last letter is still true.
         (false, true) | (true, false) => return due,
     };
     due.add(kind, owner, tell.promise.then_some(*since + SETTLED), now);
@@ -56,7 +55,7 @@ pub(crate) fn due(tell: &Tell, promise: &Promise, told: &Told, now: Timestamp) -
 }
 
 impl Letter<'_> {
-    /// About the promise of a case.
+    /// A letter about the promise of a case.
     pub fn promise(&self, turn: &Turn) -> String {
         let Turn { instance, kind, process, step, deadline, since, why } = turn;
         let (prefix, first) = opening(*kind);
@@ -83,8 +82,8 @@ mod tests {
     use super::*;
     use crate::mime;
 
-    /// All letters of a case that is promised (`+`) or not (`-`) from these seconds on, as
-    /// `9 promise`. Whoever sends letters looks every second, but not while they are `away`.
+    /// All letters about a case that is promised (`+`) or not (`-`) from these seconds on, as `9
+    /// promise`. Letters are sent every second, but not while the sender is `away`.
     fn letters(tell: &Tell, turns: &[(i64, char)], away: std::ops::Range<i64>) -> String {
         let (mut book, mut all) = (crate::Book::default(), Vec::new());
         let subject = crate::Subject::of_case(InstanceId(1));
@@ -102,7 +101,7 @@ mod tests {
                 all.push(format!("{second} {kind}"));
                 book.note(&subject.told(agent, kind, now));
             }
-            // Whatever was told is known after a restart.
+            // Recorded letters are known after a restart.
             let events = book.events();
             book = crate::Book::default();
             events.iter().for_each(|event| book.note(event));
@@ -127,7 +126,7 @@ mod tests {
         let told = |turns: &[(i64, char)]| letters(&Tell::default(), turns, 0..0);
         assert_eq!(told(&[(10, '-'), (12, '+')]), "");
         assert_eq!(told(&[(10, '-'), (30, '+'), (32, '-')]), "15 revocation");
-        // Nor if nobody could send it meanwhile.
+        // Nor if it could not be sent meanwhile.
         let told = |turns: &[(i64, char)]| letters(&Tell::default(), turns, 12..60);
         assert_eq!(told(&[(10, '-'), (30, '+')]), "");
         assert_eq!(told(&[(1, '-'), (30, '+'), (40, '-')]), "6 revocation");
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_does_not_want_these_letters_gets_none() {
+    fn a_person_without_promise_letters_gets_none() {
         let tell = Tell { promise: false, ..Tell::default() };
         assert_eq!(letters(&tell, &[(10, '-'), (40, '+')], 0..0), "");
     }

@@ -1,7 +1,7 @@
-//! Reads the file of `--mail`, with all that is wrong with it.
+//! Reads the file of `--mail` and reports all mistakes.
 //!
-//! Whatever the text, reading ends quickly and never panics. A password is refused here: files are
-//! copied and shown.
+//! Invariant: reading ends quickly and never panics, whatever the text. A password is refused here:
+//! files are copied and shown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,8 +29,8 @@ const EVERY_MIN: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
 impl Settings {
-    /// Reads settings and says all that is wrong with them, in the order of the text. Without a
-    /// finding there are settings.
+    /// Reads settings and reports all mistakes, in the order of the text. Without a finding there
+    /// are settings.
     pub fn parse(source: &str) -> (Option<Self>, Vec<Finding>) {
         let mut reading = Reading(Report::default());
         if source.trim().is_empty() {
@@ -46,7 +46,7 @@ impl Settings {
 
 struct Reading(Report);
 
-/// What SMTP and POP3 have in common.
+/// The common part of SMTP and POP3.
 struct Place {
     host: Arc<str>,
     port: u16,
@@ -69,7 +69,7 @@ impl Reading {
             link: self.text(&fields, "link"),
             key_file: self.text(&fields, "key_file"),
             tell: self.tell(&fields),
-            // What is missing was told.
+            // A missing field was reported.
             from: from?,
             smtp: smtp?,
             inbox: match inbox {
@@ -262,7 +262,7 @@ impl Reading {
     }
 }
 
-/// Whether what is said to this host stays on this machine.
+/// Whether a connection to this host stays on this machine.
 fn is_here(host: &str) -> bool {
     let is_number = |c: char| c.is_ascii_digit() || c == '.';
     host.eq_ignore_ascii_case("localhost")
@@ -392,7 +392,7 @@ tell:
         assert_eq!((settings.inbox, settings.smtp.login), (None, None));
     }
 
-    /// What is wrong, as `line: message`.
+    /// The mistakes, as `line: message`.
     fn wrong(source: &str) -> String {
         let (settings, findings) = Settings::parse(source);
         assert_eq!(settings, None, "{source}");

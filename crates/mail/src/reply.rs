@@ -1,7 +1,7 @@
-//! How a reply is understood: whose letter it answers, and with which word.
+//! Parses a reply: the letter it answers, and the word of the answer.
 //!
-//! Invariant: what was quoted never answers. A word counts only with a token beside it; which of
-//! several tokens of a long thread counts is for whoever has the key.
+//! Invariant: quoted text never answers. A word counts only together with a token; with several tokens
+//! in a long thread, the server with the key decides which one counts.
 
 use ring::digest;
 
@@ -10,23 +10,23 @@ use crate::token::{TOKEN_CHARS_MAX, Token};
 
 /// The word that answers a step that is no decision.
 pub const DONE: &str = "done";
-/// What stands before a token; a `]` stands after it.
+/// The characters before a token; a `]` follows it.
 pub(crate) const TOKEN_OPENS: &str = "[legwork:";
-/// More than one letter of a thread is quoted at times.
+/// The most tokens: a thread may quote several letters.
 const TOKENS_MAX: usize = 8;
-/// Who wrote what is quoted is said in no more lines.
+/// The most lines of an attribution.
 const ATTRIBUTION_LINES_MAX: usize = 3;
 /// The longest word: as long as a name.
 const WORD_CHARS_MAX: usize = 64;
 
-/// Somebody's answer, or what may be one.
+/// A reply, or what may be one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// The address it says it comes from.
+    /// The claimed sender address.
     pub from: Option<String>,
-    /// Names this very mail: the same for the same one.
+    /// The id of this mail.
     pub id: String,
-    /// In the order of the text: the first that is genuine counts.
+    /// In the order of the text: the first genuine one counts.
     pub tokens: Vec<Token>,
     pub word: Word,
 }
@@ -35,22 +35,22 @@ pub struct Reply {
 pub enum Word {
     /// In lower case.
     Said(String),
-    /// There is a text, and nothing of it is new.
+    /// There is text, but all of it is quoted.
     Nothing,
-    /// There is no text, only a page.
+    /// There is no text, only HTML.
     OnlyHtml,
 }
 
-/// Somebody's answer to a letter that is not in it.
+/// A reply without the quoted letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unquoted {
     pub from: String,
     pub id: String,
-    /// The ids of the mails it answers; there is one.
+    /// The ids of the mails it answers; at least one.
     pub answers: Vec<String>,
 }
 
-/// Why a mail is nobody's answer.
+/// Why a mail is not a reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unread {
     #[error("a program wrote it")]
@@ -62,7 +62,7 @@ pub enum Unread {
 }
 
 impl Unquoted {
-    /// Names this very mail, as that of a reply does.
+    /// The id of this mail, as for a reply.
     pub fn key(&self) -> String {
         fingerprint(self.id.as_bytes())
     }
@@ -95,7 +95,7 @@ pub fn read(bytes: &[u8]) -> Result<Reply, Unread> {
     }
 }
 
-/// The first word of what is new.
+/// The first word of the new text.
 fn word(text: &str) -> Option<String> {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let mut place = 0;
@@ -108,7 +108,7 @@ fn word(text: &str) -> Option<String> {
             place += passed_over;
             continue;
         }
-        // What begins here was written before, or is a signature.
+        // Older text begins here, or a signature.
         if *line == "--" || line.starts_with("---") || line.starts_with("___") {
             return None;
         }
@@ -122,8 +122,8 @@ fn word(text: &str) -> Option<String> {
     None
 }
 
-/// How many lines belong to the quotation after them: "Ann wrote on Monday:", which is wrapped where the
-/// day and the address make it long. What has neither is somebody's own, right above it.
+/// The number of lines that attribute the following quotation: "Ann wrote on Monday:", wrapped where the
+/// day and the address make it long. Lines without either are the sender's own text.
 fn attribution(lines: &[&str]) -> usize {
     let own = lines.iter().take_while(|line| !line.is_empty() && !is_quoted(line)).count();
     let mut after = lines[own..].iter().filter(|line| !line.is_empty());
@@ -144,8 +144,8 @@ fn is_quoted(line: &str) -> bool {
     line.starts_with(['>', '|'])
 }
 
-/// Whatever was quoted and wrapped on the way: no character of a token is lost by leaving out the
-/// others.
+/// Finds tokens also if they were quoted and wrapped: skipping other characters loses no character of a
+/// token.
 fn tokens(text: &str) -> Vec<Token> {
     let is_part = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let (mut tokens, mut rest) = (Vec::new(), text);
@@ -206,7 +206,7 @@ mod tests {
         check("> approve\n> refuse\n\nrefuse, sorry", "refuse");
         check("On Monday Legwork wrote:\n> approve\ndone.", "done");
         check("\"part_2-b\"", "part_2-b");
-        // As some mail programs wrap it.
+        // As wrapped by some mail programs.
         let wrapped = "On Mon, 16 Nov 2026 at 08:23, Legwork <legwork@example.com>\nwrote:\n";
         check(&format!("{wrapped}\n> approve\n\nrefuse"), "refuse");
         check(&format!("approve\n{wrapped}> refuse"), "approve");

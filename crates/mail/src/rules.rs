@@ -1,7 +1,8 @@
 //! Which letters about an item are due now, and when to look at it again.
 //!
-//! Invariant: a letter of one kind about one item goes to one person once; those about the promise of a
-//! case take turns. Who is not on the list that the site gives is never told, whatever was told before.
+//! Invariant: one person gets one letter of a kind about an item; letters about the promise of a case
+//! alternate. A person who is not on the list that the site gives is never told, whatever was sent
+//! before.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,49 +12,49 @@ use legwork_model::time::Timestamp;
 
 use crate::settings::{Reminder, Tell};
 
-/// Why a letter is written.
+/// The reason of a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// There is something to do.
+    /// An item was offered or given to the recipient.
     Assignment,
-    /// It is still to be done.
+    /// The item is still open.
     Reminder,
-    /// It is still to be done by somebody else.
+    /// The item of another person is still open.
     Escalation,
-    /// The deadline of a case is not promised any more.
+    /// The deadline of a case is no longer promised.
     Revocation,
     /// It is promised again.
     Promise,
     /// The deadline of a case has passed.
     Late,
-    /// What is left of a case takes longer than there is time.
+    /// The remaining work of a case takes longer than the remaining time.
     Danger,
 }
 
-/// An item as it stands, as far as mail is concerned.
+/// The state of an item and the recipients of letters about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     pub offered_at: Timestamp,
-    /// Since when somebody holds it.
+    /// When it was claimed.
     pub claimed_at: Option<Timestamp>,
-    /// When it has to be done.
+    /// Its due date.
     pub due: Option<Timestamp>,
-    /// Who sees it now and has an address; nobody for a pool.
+    /// The agents who see it and have an address; empty for a pool.
     pub seen_by: Vec<AgentId>,
-    /// Whether those do not know it from their own doing: nobody took it from the list.
+    /// Whether it is new to them: none of them claimed it themselves.
     pub is_news: bool,
-    /// The managers, or who stands in for them, with addresses; nobody for a pool.
+    /// The managers, or their substitutes, with addresses; empty for a pool.
     pub above: Vec<AgentId>,
 }
 
-/// What was told about an item: to whom, what and when.
+/// Sent letters about an item: recipient, kind and time.
 pub(crate) type Told = BTreeMap<(AgentId, Kind), Timestamp>;
 
-/// What is to be told about an item.
+/// The due letters about an item.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Due {
     pub letters: Vec<(Kind, AgentId)>,
-    /// When more is to be told, if nothing happens to the item.
+    /// When more letters may be due, if the item does not change.
     pub next: Option<Timestamp>,
 }
 
@@ -64,7 +65,7 @@ pub(crate) fn due(tell: &Tell, item: &Standing, told: &Told, now: Timestamp) -> 
         let heard = when(Kind::Assignment, agent);
         if tell.assignment && item.is_news && heard.is_none() {
             due.letters.push((Kind::Assignment, agent.clone()));
-            // What they have not heard of they are not reminded of.
+            // A reminder follows only an assignment letter.
             continue;
         }
         if let Some(reminder) = tell.reminder
@@ -81,7 +82,7 @@ pub(crate) fn due(tell: &Tell, item: &Standing, told: &Told, now: Timestamp) -> 
     due
 }
 
-/// The first of the moments at which somebody is to be reminded.
+/// The first moment at which a person is reminded.
 fn reminder_at(reminder: Reminder, item: &Standing, heard: Option<Timestamp>) -> Option<Timestamp> {
     let had = item.claimed_at.unwrap_or(item.offered_at).max(heard.unwrap_or(item.offered_at));
     let after = reminder.after.map(|after| had + after);
@@ -93,7 +94,7 @@ fn reminder_at(reminder: Reminder, item: &Standing, heard: Option<Timestamp>) ->
 }
 
 impl Due {
-    /// A letter at a moment, if it is to be written at all.
+    /// Adds a letter at a moment, if there is one.
     pub(crate) fn add(
         &mut self,
         kind: Kind,
@@ -137,7 +138,7 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.number() == number)
     }
 
-    /// Whether whoever gets it may answer.
+    /// Whether its recipient may reply.
     pub fn is_answerable(self) -> bool {
         match self {
             Self::Assignment | Self::Reminder => true,
@@ -147,7 +148,7 @@ impl Kind {
         }
     }
 
-    /// What is not true any more when this is told.
+    /// The kind that this one invalidates.
     pub(crate) fn takes_back(self) -> Option<Self> {
         match self {
             Self::Revocation => Some(Self::Promise),
@@ -201,7 +202,7 @@ mod tests {
         }
     }
 
-    /// All letters of some days if nothing happens, looked at whenever it is said to be worth it.
+    /// All letters of some days if the item does not change, computed whenever `next` says so.
     fn letters(tell: &Tell, item: &Standing) -> String {
         let (mut told, mut now, mut all) = (Told::new(), Timestamp(0), Vec::new());
         loop {
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_took_it_from_the_list_is_only_reminded() {
+    fn a_person_who_claimed_the_item_is_only_reminded() {
         let held = Standing {
             is_news: false,
             claimed_at: Some(Timestamp(10 * HOUR)),
@@ -245,7 +246,7 @@ mod tests {
         let due = |hours: i64| Standing { due: Some(Timestamp(hours * HOUR)), ..item(&["ann"]) };
         assert!(letters(&tell(), &due(10)).contains("6h reminder ann"));
         assert!(letters(&tell(), &due(100)).contains("24h reminder ann"));
-        // Due before anybody could be reminded: told and reminded, not reminded alone.
+        // Due before a reminder was possible: told and reminded, not reminded alone.
         assert!(letters(&tell(), &due(2)).starts_with("0h assignment ann, 0h reminder ann"));
     }
 

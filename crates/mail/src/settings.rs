@@ -1,27 +1,27 @@
-//! How a server mails: whom it speaks to, and what it tells.
+//! The mail settings of a server: its mail servers, and the letters it sends.
 //!
-//! Invariant: a password is never in here, only where it is found; what is not said is not done.
+//! Invariant: a password is never in the settings, only its location; nothing is done by default.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most people an item may be offered to for them to be told of it. Beyond that it is a pool:
-/// whoever works in one looks at the list.
+/// The most actors of an item who are told of it. With more it is a pool: its members look at the
+/// list.
 pub const ACTORS_MAX: usize = 20;
-/// The most letters to one person in an hour; the others are held back and come as one.
+/// The most letters to one person in an hour; further ones are held back and come as one.
 pub const LETTERS_AN_HOUR_MAX: usize = 10;
 
-/// What `--mail` says.
+/// The contents of the file of `--mail`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The sender of every letter, and where replies go.
+    /// The sender of every letter, and the address of replies.
     pub from: Arc<str>,
     pub smtp: Smtp,
-    /// Where replies are read; `None` if another server reads them, or nobody does.
+    /// The mailbox of replies; `None` if another server reads it, or no server does.
     pub inbox: Option<Inbox>,
-    /// Put into letters; `{activity}` stands for the id of the activity.
+    /// A link in letters; `{activity}` stands for the id of the activity.
     pub link: Option<Arc<str>>,
-    /// The key of the tokens, if it is not to be made in the folder of the store.
+    /// The key of the tokens, if it is not created in the folder of the store.
     pub key_file: Option<Arc<str>>,
     pub tell: Tell,
 }
@@ -31,9 +31,9 @@ pub struct Smtp {
     pub host: Arc<str>,
     pub port: u16,
     pub tls: Tls,
-    /// Who this server is there, if it has to say so.
+    /// The login of this server, if the mail server requires one.
     pub login: Option<(Arc<str>, Password)>,
-    /// A file of certificates to trust instead of those of the system.
+    /// A file of trusted certificates instead of those of the system.
     pub authority: Option<Arc<str>>,
 }
 
@@ -45,49 +45,49 @@ pub struct Inbox {
     pub user: Arc<str>,
     pub password: Password,
     pub authority: Option<Arc<str>>,
-    /// How often it is looked at.
+    /// The polling interval.
     pub every: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tls {
-    /// Everybody on the way can read it.
+    /// Plain text, readable on the network.
     None,
-    /// The connection becomes private before anything is said.
+    /// STARTTLS: encrypted before anything is sent.
     Starttls,
-    /// The connection is private from the beginning.
+    /// Implicit TLS: encrypted from the beginning.
     Implicit,
 }
 
-/// Where a password is found.
+/// The location of a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Password {
     File(Arc<str>),
-    /// The name of a variable of the environment.
+    /// The name of an environment variable.
     Environment(Arc<str>),
 }
 
-/// What people are told.
+/// The letters to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tell {
     pub assignment: bool,
     pub reminder: Option<Reminder>,
-    /// How long after it was offered the managers hear of an item that is not done.
+    /// How long after the offer the managers are told of an open item.
     pub escalation: Option<Duration>,
-    /// Whether those hear who started a case that its deadline is not promised any more, or again.
+    /// Whether starters are told when their deadline is no longer promised, or is again.
     pub promise: bool,
-    /// How long after it was offered an item can be answered by a reply.
+    /// How long after the offer an item can be answered by a reply.
     pub answer_within: Duration,
     pub actors_max: usize,
     pub letters_an_hour_max: usize,
 }
 
-/// When somebody is reminded: once, at the first of these moments.
+/// When a person is reminded: once, at the first of these moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reminder {
-    /// So long after they were told.
+    /// So long after the assignment letter.
     pub after: Option<Duration>,
-    /// So long before the item is due, if it has a due time.
+    /// So long before the due date of the item, if it has one.
     pub before_due: Option<Duration>,
 }
 

@@ -1,8 +1,8 @@
 //! The token of a letter: the right to answer one item, once, for some time.
 //!
-//! Invariant: without the key nobody makes one that counts, and nothing in one can be changed. It counts as
-//! long as whom it was made for has the address it was sent to. It is computed from what it grants and that
-//! address alone: a letter that is sent again carries the same one.
+//! Invariant: a valid token needs the key, and nothing in it can be changed. It is valid as long as its
+//! agent has the address it was sent to. It is computed only from its grant and that address: a letter that
+//! is sent again has the same token.
 
 use std::fmt;
 
@@ -18,14 +18,14 @@ pub const KEY_BYTES: usize = 32;
 /// Names have 64 characters at most, so a token is never longer.
 pub const TOKEN_CHARS_MAX: usize = 700;
 const TAG_BYTES: usize = 32;
-/// Nothing else that the key may come to sign can be taken for a token.
+/// Domain separation: no other signature by the key can be taken for a token.
 const CONTEXT: &[u8] = b"legwork mail token 2\n";
 
-/// What the tokens of a server, or of a cluster, are signed with. Never shown.
+/// The signing key of the tokens of a server, or of a cluster. Never shown.
 #[derive(Clone)]
 pub struct Key(hmac::Key);
 
-/// What a token grants.
+/// The contents of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     pub activity: ActivityId,
@@ -34,16 +34,16 @@ pub struct Grant {
     pub expires_at: Timestamp,
 }
 
-/// A token as it stands in a letter: base64url, no spaces. Shown in letters alone.
+/// The text of a token in a letter: base64url, no spaces. Shown only in letters.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Token(String);
 
-/// Why a token grants nothing.
+/// Why a token is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotGranted {
     #[error("the token is none of ours, was changed, or was sent to another address")]
     Forged,
-    /// It was one of ours: whom it was for can be told.
+    /// It was genuine: its agent can be told.
     #[error("the token has expired")]
     Expired(Box<Grant>),
 }
@@ -71,7 +71,7 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// For a letter to this address.
+    /// A token for a letter to this address.
     pub fn new(key: &Key, grant: &Grant, address: &str) -> Self {
         let claims = grant.claims();
         let mut bytes = key.tag(&claims, address).as_ref().to_vec();
@@ -79,7 +79,7 @@ impl Token {
         Self(BASE64.encode(bytes))
     }
 
-    /// A text that may be one.
+    /// A text that may be a token.
     pub fn found(text: String) -> Self {
         Self(text)
     }
@@ -88,13 +88,13 @@ impl Token {
         &self.0
     }
 
-    /// Whose it says it is: nobody has looked at whether that is so.
+    /// The agent it claims, unverified.
     pub fn claimed_by(&self) -> Option<AgentId> {
         let (_, claims) = self.parts()?;
         Grant::read(&claims).map(|grant| grant.agent)
     }
 
-    /// What it grants, if it counts for whom it is, who has this address now.
+    /// Its grant, if it is valid for its agent, who has this address now.
     pub fn granted(&self, key: &Key, address: &str, now: Timestamp) -> Result<Grant, NotGranted> {
         let grant = self.genuine(key, address).ok_or(NotGranted::Forged)?;
         match grant.expires_at > now {
@@ -105,12 +105,12 @@ impl Token {
 
     fn genuine(&self, key: &Key, address: &str) -> Option<Grant> {
         let (tag, claims) = self.parts()?;
-        // In the same time wherever the difference is.
+        // In constant time.
         hmac::verify(&key.0, &signed(&claims, address), &tag).ok()?;
         Grant::read(&claims)
     }
 
-    /// The tag and what it was made of, but for the address.
+    /// The tag and the signed claims, without the address.
     fn parts(&self) -> Option<(Vec<u8>, String)> {
         if self.0.len() > TOKEN_CHARS_MAX {
             return None;
@@ -122,7 +122,7 @@ impl Token {
 }
 
 impl Grant {
-    /// No part holds a space.
+    /// No part has a space.
     fn claims(&self) -> String {
         let Self { activity, agent, kind, expires_at } = self;
         format!("{} {} {agent} {activity}", kind.number(), expires_at.0)
@@ -140,7 +140,7 @@ impl Grant {
     }
 }
 
-/// Neither holds a line break, and case is not told apart in addresses.
+/// Neither has a line break, and addresses are case-insensitive.
 fn signed(claims: &str, address: &str) -> Vec<u8> {
     let address = address.trim().to_ascii_lowercase();
     [CONTEXT, claims.as_bytes(), b"\n", address.as_bytes()].concat()

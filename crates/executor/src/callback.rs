@@ -1,7 +1,7 @@
-//! Telling a result later: to the callback of the task, until it is received.
+//! Sends a late result to the callback of its task, with retries until it is acknowledged.
 //!
-//! Invariant: only `202` ends it, or a verdict, which tells the same. The address comes from a
-//! signed request, and no redirect is followed.
+//! Invariant: only `202`, or a verdict, which implies it, ends the retries. The address comes from
+//! a signed request, and no redirect is followed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,20 +17,20 @@ use crate::clock;
 use crate::memory::{Load, Outcome};
 use crate::serve::{Pauses, Shared};
 
-/// Received: stored, or known to come too late.
+/// Acknowledged: stored, or known to be too late.
 const RECEIVED: u16 = 202;
 /// Legwork does not know this executor any more.
 const UNKNOWN: u16 = 404;
-/// What a server reads.
+/// The largest message that a server reads.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// A place to send results to.
+/// The address of results.
 pub(crate) struct Target {
     /// `http://host:port`.
     pub(crate) origin: String,
-    /// Path and query, as they are signed.
+    /// Path and query, as signed.
     path: String,
 }
 
@@ -47,14 +47,14 @@ impl Target {
     }
 }
 
-/// What is sent, and where.
+/// A message and its address.
 pub(crate) struct Message {
     target: Target,
     body: Bytes,
 }
 
 impl Message {
-    /// A result, with the tasks that there are now besides.
+    /// A result, with the tasks that the executor has at the moment.
     pub(crate) fn now(
         shared: &Shared,
         task: &str,
@@ -68,7 +68,7 @@ impl Message {
         Self::new(task, outcome, callback, feedback)
     }
 
-    /// There always is one: texts and values are JSON, and the callback was read with the task.
+    /// Never `None`: texts and values are JSON, and the callback was parsed with the task.
     fn new(
         task: &str,
         outcome: &Outcome,
@@ -81,7 +81,7 @@ impl Message {
         };
         let result = TaskResult { has: Some(has), holds: Some(holds), took_ms, ..body };
         let mut body = serde_json::to_vec(&result).ok()?;
-        // The result is what has to be heard.
+        // The result matters more than the rest.
         if body.len() > MESSAGE_BYTES_MAX {
             body = serde_json::to_vec(&TaskResult { holds: None, ..result }).ok()?;
         }
@@ -89,11 +89,11 @@ impl Message {
     }
 }
 
-/// Returns when it is received, or needs not be any more.
+/// Returns when the result is acknowledged, or no longer needed.
 pub(crate) async fn send(shared: &Arc<Shared>, task: &str, outcome: &Outcome, callback: &str) {
     let mut pauses = Pauses::new(PAUSE_MIN, PAUSE_MAX);
     while shared.memory().is_sending(task) {
-        // What else there is changes while nobody receives it.
+        // The other tasks change between the retries.
         let Some(message) = Message::now(shared, task, outcome, callback) else {
             return shared.memory().sent(task);
         };
@@ -104,13 +104,13 @@ pub(crate) async fn send(shared: &Arc<Shared>, task: &str, outcome: &Outcome, ca
     }
 }
 
-/// Whether it is received.
+/// Whether it was acknowledged.
 pub(crate) async fn attempt(shared: &Shared, task: &str, message: &Message) -> bool {
     match post(shared, &message.target, &message.body).await {
         Ok(RECEIVED) => return true,
-        Ok(status) => tracing::warn!(task, status, "the result is sent again: not received"),
+        Ok(status) => tracing::warn!(task, status, "resending the result: not acknowledged"),
         Err(error) => {
-            tracing::warn!(task, %error, "the result is sent again");
+            tracing::warn!(task, %error, "resending the result");
             if status(&error) == Some(UNKNOWN) {
                 shared.unknown.notify_one();
             }
@@ -126,7 +126,7 @@ async fn post(shared: &Shared, target: &Target, body: &Bytes) -> Result<u16, cli
     client.post_signed(&target.path, body.clone(), &signature).await
 }
 
-/// Where results go is seldom another place than the last time.
+/// Results usually go to the same place as before.
 pub(crate) fn connect(origin: &str) -> Result<Client, client::Error> {
     Client::new(origin, None)
 }

@@ -1,6 +1,6 @@
 //! The clock: the only place where an executor reads the time of day, for signatures.
 //!
-//! Invariant: nothing is measured with it; it may be set back at any time.
+//! Invariant: no duration is measured with it; it may be set back at any time.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,11 +1,11 @@
-//! How a handler says that a task failed.
+//! How a handler reports that a task failed.
 //!
-//! Invariant: a failure is either tried again or not, and its reason fits into a history.
+//! Invariant: a failure is either retried or not, and its reason fits into a history.
 
-/// The longest reason, in bytes; what is longer is cut off.
+/// The longest reason, in bytes; a longer one is cut.
 const REASON_BYTES_MAX: usize = 4_000;
 
-/// Any error becomes one of the kind `again`, so `?` works in handlers.
+/// Any error becomes a retriable failure, so `?` works in handlers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub(crate) reason: String,
@@ -13,12 +13,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// It may go well another time, or elsewhere.
+    /// Retriable: the task may succeed another time, or elsewhere.
     pub fn again(reason: impl Into<String>) -> Self {
         Self { reason: cut(reason.into()), retry: true }
     }
 
-    /// It will fail again: somebody has to look at it.
+    /// Not retriable: a person has to look at it.
     pub fn forever(reason: impl Into<String>) -> Self {
         Self { reason: cut(reason.into()), retry: false }
     }

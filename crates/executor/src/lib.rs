@@ -1,8 +1,7 @@
 //! A ready executor: an HTTP server that does automatic steps for Legwork.
 //!
-//! Invariant: a task is begun at most once while it is remembered, whatever is repeated; what came
-//! of it is told until Legwork has heard it, and a result until it is judged; nothing unsigned is
-//! listened to.
+//! Invariant: a task is begun at most once while it is remembered, also if it is resent; its outcome is resent
+//! until Legwork has acknowledged it, and a result until its verdict; unsigned requests are ignored.
 //!
 //! ```no_run
 //! use legwork_executor::{Executor, Task};
@@ -44,18 +43,18 @@ pub use error::Error;
 pub use failure::Failure;
 pub use legwork_api::executors::TaskRequest as Task;
 
-/// How long the answer to a task is held back, in case it is done by then.
+/// How long the answer to a task waits for its result.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long an executor that stops waits for what it has begun.
+/// How long an executor that stops waits for begun tasks.
 const GRACE: Duration = Duration::from_secs(30);
-/// How long a verdict may take before the result is sent again, the first time.
+/// How long to wait for a verdict before the result is first resent.
 const VERDICT_PATIENCE: Duration = Duration::from_secs(30);
 
 type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 type Handler = Arc<dyn Fn(Task) -> Later<Result<Json, Failure>> + Send + Sync>;
 type Hook = Arc<dyn Fn(Judged) -> Later<Result<(), Failure>> + Send + Sync>;
 
-/// What it does, for how many at a time, and under which name.
+/// Its types of tasks, limits and name.
 #[derive(Clone)]
 pub struct Executor {
     name: String,
@@ -91,19 +90,19 @@ impl Kind {
     }
 }
 
-/// A result of ours that was judged. It may have been given before this process began, and a
-/// verdict whose hook failed comes again: a hook goes by the name of the task.
+/// A result with its verdict. It may be from before this process began, and a verdict whose hook failed is
+/// delivered again: a hook should be idempotent by the name of the task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
     pub task: String,
-    /// The key of the step; unknown for a task that is not remembered.
+    /// The key of the step; unknown for a forgotten task.
     pub key: Option<String>,
-    /// What the handler gave; unknown like the key, and absent for failures.
+    /// The result of the handler; unknown like the key, and absent for failures.
     pub data: Option<Data>,
 }
 
 impl Executor {
-    /// The secret signs what both sides say; it has at least 32 characters.
+    /// The secret signs messages in both directions; it has at least 32 characters.
     pub fn new(name: impl Into<String>, secret: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -126,8 +125,8 @@ impl Executor {
         }
     }
 
-    /// Does tasks of the type. The handler answers a JSON object, the values of the step's
-    /// outputs. It is dropped where it waits when the task is cancelled.
+    /// Does tasks of the type. The handler returns a JSON object, the values of the step's outputs. Its future is
+    /// dropped when the task is cancelled.
     #[must_use]
     pub fn on<F, R>(mut self, kind: &str, handler: F) -> Self
     where
@@ -139,89 +138,86 @@ impl Executor {
         self
     }
 
-    /// Tasks that it has at a time, of all types together; 16 unless said otherwise.
+    /// The limit on tasks of all types at a time; 16 by default.
     #[must_use]
     pub fn limit(mut self, limit: u32) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Works on so many tasks at a time; those that it has beyond wait for their turn, in the order in
-    /// which they came. On all that it has unless said otherwise.
+    /// The concurrency: further tasks wait in the order in which they came. By default as many as the limit.
     #[must_use]
     pub fn at_once(mut self, tasks: u32) -> Self {
         self.at_once = Some(tasks);
         self
     }
 
-    /// Tasks of the type at a time.
+    /// The limit on tasks of the type at a time.
     #[must_use]
     pub fn limit_of(mut self, kind: &str, limit: u32) -> Self {
         self.types.entry(kind.to_owned()).or_default().limit = Some(limit);
         self
     }
 
-    /// How many each server gives it in so long: `10/s`, `600/m`, `1000/h`; any number unless said
-    /// otherwise.
+    /// The rate limit per server: `10/s`, `600/m`, `1000/h`; unlimited by default.
     #[must_use]
     pub fn rate(mut self, rate: impl Into<String>) -> Self {
         self.rate = Some(rate.into());
         self
     }
 
-    /// How many of the type.
+    /// The rate limit of the type.
     #[must_use]
     pub fn rate_of(mut self, kind: &str, rate: impl Into<String>) -> Self {
         self.types.entry(kind.to_owned()).or_default().rate = Some(rate.into());
         self
     }
 
-    /// Its part of the tasks, where they are given out by weights; 1 unless said otherwise.
+    /// Its share of the tasks under the policy `weighted`; 1 by default.
     #[must_use]
     pub fn weight(mut self, weight: u32) -> Self {
         self.weight = Some(weight);
         self
     }
 
-    /// What it does again and again beside its tasks, at times of its own: `.regularly("1h", "5m")` is five minutes in
-    /// every hour. Promises of deadlines reckon with it. May be said of several things.
+    /// Its regular work beside its tasks, at unknown times: `.regularly("1h", "5m")` is five minutes in every hour.
+    /// Plans of deadlines account for it. Can be called several times.
     #[must_use]
     pub fn regularly(mut self, every: impl Into<String>, takes: impl Into<String>) -> Self {
         self.regularly.push(Regularly { every: every.into(), takes: takes.into() });
         self
     }
 
-    /// The per cent of its time, up to 90, that is promised only after a fault: when somebody falls ill, or another executor
-    /// or a server is gone. None unless said otherwise.
+    /// The per cent of its time, up to 90, that is promised only after a fault: when a person falls ill, or another
+    /// executor or a server is gone. None by default.
     #[must_use]
     pub fn reserve(mut self, percent: u32) -> Self {
         self.reserve = Some(percent);
         self
     }
 
-    /// Under which address Legwork reaches it, with the path it calls below; without, that of the
-    /// listener.
+    /// The address at which Legwork reaches it, with a path prefix; by default that of the listener.
     #[must_use]
     pub fn url(mut self, url: impl Into<String>) -> Self {
         self.url = Some(url.into());
         self
     }
 
-    /// The domain where it is at home.
+    /// Its home domain.
     #[must_use]
     pub fn domain(mut self, domain: impl Into<String>) -> Self {
         self.domain = Some(domain.into());
         self
     }
 
-    /// Whether it wants to be told which of its results count; it does unless said otherwise.
+    /// Whether it wants verdicts on its results; true by default.
     #[must_use]
     pub fn verdicts(mut self, wanted: bool) -> Self {
         self.verdicts = wanted;
         self
     }
 
-    /// The result counts: make it final. If this fails, the verdict comes again.
+    /// The result counts: make it final. If this fails, the verdict is delivered again.
     #[must_use]
     pub fn on_ack<F, R>(mut self, hook: F) -> Self
     where
@@ -232,7 +228,7 @@ impl Executor {
         self
     }
 
-    /// The result does not count: undo it. If this fails, the verdict comes again.
+    /// The result does not count: undo it. If this fails, the verdict is delivered again.
     #[must_use]
     pub fn on_nack<F, R>(mut self, hook: F) -> Self
     where
@@ -243,29 +239,29 @@ impl Executor {
         self
     }
 
-    /// What takes longer is told later, by callback; one second unless said otherwise.
+    /// Results that take longer are sent to the callback; one second by default.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// How long it waits for what it has begun when it stops; 30 seconds unless said otherwise.
+    /// How long it waits for begun tasks when it stops; 30 seconds by default.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// A result without a verdict is sent again, first after this time, then with doubling pauses
-    /// up to ten minutes; 30 seconds unless said otherwise, and at least 10 milliseconds.
+    /// A result without a verdict is resent, first after this time, then with doubling pauses up to ten minutes; 30
+    /// seconds by default, and at least 10 milliseconds.
     #[must_use]
     pub fn verdict_patience(mut self, patience: Duration) -> Self {
         self.verdict_patience = patience;
         self
     }
 
-    /// Registers at Legwork and does tasks for ever; `serve_until` can be stopped.
+    /// Registers with Legwork and serves tasks forever; `serve_until` can be stopped.
     pub async fn serve(
         self,
         listener: TcpListener,
@@ -275,8 +271,8 @@ impl Executor {
         self.serve_until(listener, legwork, token, std::future::pending()).await
     }
 
-    /// Registers at Legwork and does tasks until `shutdown` is ready. Then it takes no more, and
-    /// returns when what it has begun is done and told, or the time of grace is over.
+    /// Registers with Legwork and serves tasks until `shutdown` is ready. Then it refuses new tasks, and returns
+    /// when begun ones are done and acknowledged, or the grace period is over.
     pub async fn serve_until(
         self,
         listener: TcpListener,
@@ -287,7 +283,7 @@ impl Executor {
         serve::run(self, listener, legwork, token, shutdown).await
     }
 
-    /// What it says of itself, with the address that it is reached under.
+    /// Its registration, with its address.
     fn request(&self, url: String) -> Result<ExecutorRequest, Error> {
         let chars = self.secret.chars().count();
         if chars < SECRET_CHARS_MIN {

@@ -1,6 +1,6 @@
-//! Saying what the executor does, at the start and whenever Legwork does not know it.
+//! Registers the executor, at the start and whenever Legwork does not know it.
 //!
-//! Invariant: it is said again, with growing pauses, until it is heard.
+//! Invariant: the registration is resent with exponential back-off until it is acknowledged.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(crate) async fn keep(shared: &Shared, client: &Client, request: &ExecutorReq
             let holds = Some(shared.memory().load().holds);
             let request = ExecutorRequest { holds, ..request.clone() };
             let Err(error) = client.register_executor(name, &request).await else { break };
-            tracing::warn!(executor = name, %error, "registering is tried again");
+            tracing::warn!(executor = name, %error, "retrying the registration");
             pauses.wait().await;
         }
         tracing::info!(executor = name, url = request.url, "registered");

@@ -1,8 +1,8 @@
-//! Reminding Legwork of a result without a verdict: a server that was killed before it stored the
-//! result does not know of it.
+//! Resends a result without a verdict: a server that was killed before it stored the result does
+//! not know of it.
 //!
-//! Invariant: it ends with the first verdict, or when the result is forgotten, so no more are
-//! waiting than are remembered; few are sent at a time.
+//! Invariant: it ends with the first verdict, or when the result is forgotten, so at most the
+//! remembered results wait; few are sent at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use crate::callback::{self, Message};
 use crate::memory::Outcome;
 use crate::serve::{Pauses, Shared};
 
-/// Results on their way at a time: after an outage many are due at once.
+/// The most concurrent resends: after an outage many are due at once.
 pub(crate) const AT_A_TIME_MAX: usize = 32;
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(600);
 
-/// Returns when there is a verdict, or none to wait for.
+/// Returns when there is a verdict, or none is expected.
 pub(crate) async fn until_judged(
     shared: &Arc<Shared>,
     task: &str,
@@ -35,8 +35,8 @@ pub(crate) async fn until_judged(
             _ = &mut judged => return,
             turn = turn => turn,
         };
-        tracing::info!(task, "there is no verdict: the result is sent again");
-        // What was begun is sent to the end: a verdict may come before its answer.
+        tracing::info!(task, "no verdict: resending the result");
+        // A begun send is completed: a verdict may come before its answer.
         let Some(message) = Message::now(shared, task, outcome, callback) else { return };
         Box::pin(callback::attempt(shared, task, &message)).await;
         drop(turn);

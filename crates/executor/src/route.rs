@@ -1,7 +1,7 @@
-//! What comes in: tasks, verdicts and cancellations, each checked before anything is done.
+//! Incoming requests: tasks, verdicts and cancellations, each verified first.
 //!
-//! Invariant: nothing happens for a request whose signature does not fit; bodies are bounded, one
-//! by one and all together.
+//! Invariant: a request with a wrong signature has no effect; bodies are bounded, each and all
+//! together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +23,14 @@ use crate::verdicts::{self, Confirmation};
 use crate::work::{self, NotNow};
 use crate::{Task, clock};
 
-/// The largest body: all values of a case, and some more.
+/// The largest body: all values of a case, with some margin.
 const BODY_BYTES_MAX: u64 = 20 << 20;
-/// All bodies that are being read, in KiB.
+/// All bodies being read, in KiB.
 pub(crate) const BODIES_KIB_MAX: usize = 128 << 10;
-/// How long a body may take to come.
+/// How long receiving a body may take.
 const BODY_WAIT: Duration = Duration::from_secs(20);
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// When somebody busy is worth asking again, in seconds.
+/// When a busy executor can be asked again, in seconds.
 const AGAIN_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 pub(crate) type Reply = Response<Full<Bytes>>;
@@ -143,7 +143,7 @@ async fn do_task(shared: &Arc<Shared>, task: Task) -> Reply {
         Ok(Some(Answer::Over)) => {
             decline(shared, StatusCode::CONFLICT, "the task was cancelled, or has its verdict")
         }
-        // Forgotten while somebody waited.
+        // Forgotten while the request waited.
         Ok(None) | Err(_) => {
             let error = "the task is not known any more; ask again";
             later(decline(shared, StatusCode::SERVICE_UNAVAILABLE, error))
@@ -151,7 +151,7 @@ async fn do_task(shared: &Arc<Shared>, task: Task) -> Reply {
     }
 }
 
-/// The body of a request whose signature fits.
+/// The body of a request with a valid signature.
 async fn checked(shared: &Shared, request: Request<Incoming>) -> Result<Bytes, Box<Reply>> {
     let (head, body) = request.into_parts();
     let header = head.headers.get(signature::HEADER).map(|value| value.to_str().unwrap_or(""));
@@ -210,7 +210,7 @@ fn refuse(status: StatusCode, error: &str) -> Reply {
     reply(status, &TaskRefused { error: error.to_owned(), has: None, holds: None })
 }
 
-/// Refuses a task, and tells which there are.
+/// Refuses a task, and reports the current load.
 fn decline(shared: &Shared, status: StatusCode, error: &str) -> Reply {
     let Load { has, holds } = shared.memory().load();
     let error = error.to_owned();

@@ -1,7 +1,7 @@
-//! Accepting connections, and stopping.
+//! Accepts connections, and stops.
 //!
-//! Invariant: whoever stops takes nothing new, and goes when what was begun is done and told, or
-//! the time of grace is over. Nothing it has started outlives it.
+//! Invariant: an executor that stops takes no new tasks, and returns when begun ones are done and acknowledged, or
+//! the grace period is over. Its spawned tasks do not outlive it.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -23,28 +23,28 @@ use crate::route::{self, Reply};
 use crate::{Error, Executor, callback, register, remind};
 
 const CONNECTIONS_MAX: usize = 1_000;
-/// How long the head of a request may take to come.
+/// How long receiving the head of a request may take.
 const HEAD_WAIT: Duration = Duration::from_secs(30);
-/// How long answers may take to be written when everything else is done.
+/// How long writing the last answers may take.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// What to wait after an error that is not the caller's, such as too many open files.
+/// The pause after an error that is not the caller's, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Servers to which results go: more than there are of one Legwork.
+/// The most cached connections to servers: more than one Legwork has.
 const CLIENTS_MAX: usize = 64;
 
-/// What everything that goes on has in common.
+/// Shared by all connections and tasks.
 pub(crate) struct Shared {
     pub(crate) executor: Executor,
-    /// What the paths of requests begin with.
+    /// The prefix of request paths.
     pub(crate) prefix: String,
     /// For bodies that are being read, in KiB.
     pub(crate) room: Semaphore,
-    /// Hands for tasks: what several servers give beyond waits for one. And those for types with limits of their own.
+    /// Slots for tasks: tasks of several servers beyond that wait. And slots of types with limits of their own.
     pub(crate) hands: Arc<Semaphore>,
     pub(crate) hands_of: BTreeMap<String, Arc<Semaphore>>,
-    /// For results that are sent again because there is no verdict.
+    /// For results that are resent because there is no verdict.
     pub(crate) reminders: Semaphore,
-    /// Something has ended.
+    /// A task or hook has ended.
     pub(crate) changed: Notify,
     /// Legwork does not know this executor.
     pub(crate) unknown: Notify,
@@ -92,7 +92,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Ready when the executor may go.
+/// Ready when the executor may return.
 async fn drained(shared: &Shared, shutdown: impl Future<Output = ()>) {
     shutdown.await;
     shared.memory().stop();
@@ -100,7 +100,7 @@ async fn drained(shared: &Shared, shutdown: impl Future<Output = ()>) {
         loop {
             let changed = shared.changed.notified();
             let mut changed = pin!(changed);
-            // From here on no change is missed.
+            // No change is missed from here on.
             changed.as_mut().enable();
             if shared.memory().is_idle() {
                 return;
@@ -121,7 +121,7 @@ async fn accept(listener: &TcpListener, shared: &Arc<Shared>, drained: impl Futu
     loop {
         let accepted = tokio::select! {
             () = &mut drained => break,
-            // Those beyond wait in the queue of the machine.
+            // Further connections wait in the queue of the operating system.
             accepted = async {
                 let place = places.clone().acquire_owned().await;
                 (listener.accept().await, place)
@@ -150,7 +150,7 @@ async fn accept(listener: &TcpListener, shared: &Arc<Shared>, drained: impl Futu
 }
 
 async fn connection(stream: TcpStream, shared: Arc<Shared>, mut stopping: watch::Receiver<bool>) {
-    // Answers are small and written whole: waiting to fill a packet only costs.
+    // Answers are small and written at once: Nagle's algorithm only costs.
     if stream.set_nodelay(true).is_err() {
         return;
     }
@@ -161,7 +161,7 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, mut stopping: watch:
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
-        // Broken connections are the caller's business.
+        // Broken connections concern only the caller.
         _ = connection.as_mut() => return,
         _ = stopping.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
     }
@@ -173,14 +173,14 @@ impl Shared {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Goes on until it ends, or the executor does.
+    /// Runs until it ends, or the executor does.
     pub(crate) fn spawn(&self, run: impl Future<Output = ()> + Send + 'static) {
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         while runs.try_join_next().is_some() {}
         runs.spawn(run);
     }
 
-    /// Kept-alive connections to where results go.
+    /// Kept-alive connections to callbacks.
     pub(crate) fn client(&self, origin: &str) -> Result<Client, client::Error> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(origin) {
@@ -195,7 +195,7 @@ impl Shared {
     }
 }
 
-/// Runs know what they have in common, and that knows the runs: somebody has to part them.
+/// Spawned tasks have the shared state, and that has the tasks: this breaks the cycle.
 struct End(Arc<Shared>);
 
 impl Drop for End {
@@ -204,7 +204,7 @@ impl Drop for End {
     }
 }
 
-/// Pauses that grow, each twice the one before.
+/// Exponential back-off.
 pub(crate) struct Pauses {
     next: Duration,
     max: Duration,
@@ -229,7 +229,7 @@ fn own_url(listener: &TcpListener) -> Result<String, Error> {
     Ok(format!("http://{address}"))
 }
 
-/// What Legwork puts in front of `/tasks` in the request line.
+/// The prefix that Legwork puts before `/tasks` in the request line.
 fn path_of(url: &str) -> Result<String, Error> {
     let bad = |reason| Error::BadUrl { url: url.chars().take(200).collect(), reason };
     let uri: Uri = url.parse().map_err(|_| bad("write it like http://crm.example:7001/legwork"))?;

@@ -1,6 +1,6 @@
-//! Verdicts: which results count. The hook is called, and only then it is confirmed.
+//! Verdicts: whether results count. A verdict is acknowledged only after the hook was called.
 //!
-//! Invariant: a hook runs apart from the request that brought it, once at a time for a task.
+//! Invariant: a hook runs independently of the request, and once at a time for a task.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::Failure;
 use crate::memory::Judgement;
 use crate::serve::Shared;
 
-/// What is answered to a verdict.
+/// The answer to a verdict.
 pub(crate) enum Confirmation {
     Confirmed,
-    /// It is being seen to: say it again.
+    /// The hook is running: resend the verdict.
     Later,
     Failed(Failure),
 }
@@ -38,7 +38,8 @@ pub(crate) async fn pass(shared: &Arc<Shared>, task: &str, verdict: Verdict) -> 
     let (owner, name) = (shared.clone(), task.to_owned());
     shared.spawn(async move {
         let mut call = JoinSet::new();
-        // The hook is called in there: if it panics, only the verdict comes again.
+        // The hook is called in the spawned task: if it panics, only the verdict is delivered
+        // again.
         call.spawn(async move { hook(judged).await });
         let done = match call.join_next().await {
             Some(Ok(done)) => done,
@@ -46,7 +47,7 @@ pub(crate) async fn pass(shared: &Arc<Shared>, task: &str, verdict: Verdict) -> 
         };
         owner.memory().judged(&name, done.is_ok());
         owner.changed.notify_waiters();
-        // Whoever asked may be gone.
+        // The requester may be gone.
         let _ = told.send(done);
     });
     match heard.await {

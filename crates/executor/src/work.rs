@@ -1,7 +1,7 @@
-//! Doing a task: the handler on its own, while whoever asked waits for a while.
+//! Runs a task: the handler runs on its own while the request waits for a while.
 //!
-//! Invariant: a handler runs apart from the request that brought it, so that a broken connection
-//! ends nothing; when it takes longer than the patience, or nobody waits, its result is sent.
+//! Invariant: a handler runs independently of the request, so that a broken connection ends nothing; if it takes
+//! longer than the patience, or the request is gone, its result is sent.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -17,7 +17,7 @@ use crate::memory::{Admission, Outcome, Waiting, giver};
 use crate::serve::Shared;
 use crate::{Failure, Handler, Task, callback, remind};
 
-/// The largest result: a server takes bodies of 1 MiB.
+/// The largest result: a server accepts bodies of 1 MiB.
 const RESULT_BYTES_MAX: usize = (1 << 20) - (8 << 10);
 
 /// Why a task is not begun now.
@@ -46,7 +46,7 @@ pub(crate) fn begin(
             let hands: Vec<_> = hands.cloned().collect();
             let hand = queue(hands);
             let mut work = JoinSet::new();
-            // The handler is called in there: if it panics, only the task fails.
+            // The handler is called in the spawned task: if it panics, only the task fails.
             let working = work.spawn(async move {
                 let hand = hand.await;
                 let begun = Instant::now();
@@ -62,8 +62,8 @@ pub(crate) fn begin(
     }
 }
 
-/// Waits for a hand of each that is free, one after the other, in the order in which this was called: tasks that are
-/// spawned come to themselves in any order, and only who has asked stands in the queue.
+/// Waits for a free slot of each semaphore in turn, in the order of the calls: spawned tasks run in any order, and
+/// only a polled future is in the queue of a semaphore.
 fn queue(
     hands: Vec<Arc<Semaphore>>,
 ) -> impl Future<Output = Vec<Option<OwnedSemaphorePermit>>> + Send {
@@ -83,14 +83,14 @@ fn queue(
     }
 }
 
-/// What a handler answered, and how long that took it.
+/// The result of a handler, and its service time.
 type Worked = (Result<Json, Failure>, Duration);
 
 struct Run {
     task: String,
     kind: String,
     callback: String,
-    /// The server that counts it.
+    /// The server that it counts for.
     giver: String,
 }
 
@@ -117,7 +117,7 @@ impl Run {
         };
         shared.changed.notify_waiters();
         if send {
-            // Boxed, like what follows: many wait for their verdict, and few send.
+            // Boxed, like the following future: many wait for their verdict, and few send.
             Box::pin(callback::send(&shared, &self.task, &outcome, &self.callback)).await;
             shared.changed.notify_waiters();
         }
@@ -127,7 +127,7 @@ impl Run {
     }
 }
 
-/// What came of it, and how large that is.
+/// The outcome, and its size.
 fn outcome(ended: Option<Result<Result<Json, Failure>, JoinError>>) -> (Outcome, usize) {
     let outcome = match ended {
         Some(Ok(Ok(Json::Object(values)))) => Ok(Data::from_iter(values)),
@@ -174,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn whoever_came_first_has_the_next_hand() {
+    fn the_first_in_the_queue_has_the_next_slot() {
         let hands = Arc::new(Semaphore::new(1));
         let mut places = [0, 1, 2].map(|_| Box::pin(queue(vec![hands.clone()])));
         let mut has = |place: usize| {
             places[place].as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
         };
-        // Each is asked before those that came earlier; the hand is put down when it is taken.
+        // Each is polled before the earlier ones; the slot is released when it is acquired.
         assert!(!has(2) && !has(1) && has(0));
         assert!(!has(2) && has(1));
         assert!(has(2));

@@ -1,4 +1,4 @@
-//! The page on executors is true: its JSON is that of the API, its programs are those that are tested.
+//! The guide's page on executors is true: its JSON is that of the API, its programs are tested.
 
 use legwork_api::executors::{
     CancelRequest, ExecutorRequest, Registered, TaskDone, TaskRequest, TaskResult, VerdictRequest,
@@ -10,13 +10,13 @@ use serde_json::Value as Json;
 
 const PAGE: &str = include_str!("../../../docs/guide/executors.md");
 
-/// The blocks of a kind.
+/// The code blocks of a language.
 fn blocks(page: &'static str, info: &str) -> Vec<&'static str> {
     let begin = format!("```{info}\n");
     page.split(&begin as &str).skip(1).filter_map(|rest| rest.split("```\n").next()).collect()
 }
 
-/// The request and the answer that a block shows, each an object that begins a line.
+/// The request and the answer in a block, each an object that begins a line.
 fn shown(block: &str) -> Option<[Json; 2]> {
     let (request, answer) = block.split_once("\n\n")?;
     let json = |text: &str| serde_json::from_str(text.split_once('\n')?.1).ok();

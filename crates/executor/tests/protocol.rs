@@ -1,4 +1,4 @@
-//! The executor protocol over real sockets: what an executor answers, says and remembers.
+//! The executor protocol over real sockets: answers, callbacks and memory of an executor.
 
 #[cfg(test)]
 mod support;
@@ -16,10 +16,10 @@ use tokio::sync::{Semaphore, mpsc};
 
 use support::{Answer, SECRET, World, document, executor, now, soon};
 
-/// What a verdict may take where its absence is tested.
+/// The patience where a missing verdict is tested.
 const SHORT: Duration = Duration::from_millis(10);
 
-/// Counts how often it is called, and gives seven points.
+/// Counts its calls, and returns seven points.
 fn scoring(count: &Arc<AtomicUsize>) -> Executor {
     let count = count.clone();
     executor().on("score", move |task: Task| {
@@ -28,7 +28,7 @@ fn scoring(count: &Arc<AtomicUsize>) -> Executor {
     })
 }
 
-/// Waits for a permit; everything is told later.
+/// Waits for a permit; every result is sent by callback.
 fn waiting(gate: &Arc<Semaphore>) -> Executor {
     let gate = gate.clone();
     executor().patience(Duration::ZERO).on("score", move |task: Task| {
@@ -356,7 +356,7 @@ async fn what_a_second_server_gives_waits_beyond_the_limit_and_both_hear_how_muc
     assert_eq!(world.give("t1", "score").await.status, 202);
     assert_eq!((world.told().has, world.told().took_ms), (Some(1), None));
     let mut other = world.task("t2", "score");
-    // Another name of the same Legwork: the results of both are heard.
+    // Another name of the same Legwork: results reach both.
     other["callback"] =
         other["callback"].as_str().unwrap().replace("127.0.0.1", "localhost").into();
     assert_eq!(world.say("/tasks", &other).await.status, 202, "it waits for its turn");
@@ -375,13 +375,13 @@ async fn what_a_second_server_gives_waits_beyond_the_limit_and_both_hear_how_muc
 }
 
 #[tokio::test]
-async fn whoever_stops_finishes_what_was_begun_and_begins_nothing() {
+async fn a_stopping_executor_finishes_begun_tasks_and_begins_no_others() {
     let gate = Arc::new(Semaphore::new(0));
     let mut world = World::new(waiting(&gate).limit(1_000)).await;
     assert_eq!(world.give("t1", "score").await.status, 202);
     world.stop();
     let mut begun = 1;
-    // It hears of the end when it comes to it.
+    // Waits until the executor notices the shutdown.
     while world.give(&format!("u{begun}"), "score").await.status != 503 {
         begun += 1;
     }
@@ -400,7 +400,8 @@ async fn the_time_of_grace_has_an_end() {
     world.gone().await;
 }
 
-/// `World::post` holds each of them against the document; nothing that the document has is invented.
+/// `World::post` checks each answer against the document; here every answer of the document must
+/// occur.
 #[tokio::test]
 async fn every_answer_that_the_document_has_is_given() {
     let executor = scoring(&Arc::default())

@@ -1,8 +1,8 @@
-//! What the executor has been given, and what came of it: why a repetition begins nothing.
+//! The tasks that the executor was given, and their outcomes: why a resent task begins nothing.
 //!
-//! Invariant: pure but for the channels that tell waiting requests. A task has one answer, and
-//! keeps it; at most `TASKS_MAX` tasks and `BYTES_MAX` bytes of results are remembered. What
-//! Legwork has not heard yet is never forgotten: when there is no room but theirs, new tasks wait.
+//! Invariant: pure except for the channels to waiting requests. A task has one answer, and keeps it; at most
+//! `TASKS_MAX` tasks and `BYTES_MAX` bytes of results are remembered. An outcome that Legwork has not acknowledged
+//! is never forgotten: if only those are left, new tasks wait.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,48 +14,48 @@ use tokio::task::AbortHandle;
 
 use crate::{Failure, Judged, Task};
 
-/// Tasks that are remembered, the oldest forgotten first.
+/// The most remembered tasks; the oldest are forgotten first.
 const TASKS_MAX: usize = 10_000;
-/// Results that are remembered, in bytes.
+/// The most bytes of remembered results.
 const BYTES_MAX: usize = 64 << 20;
 
 pub(crate) type Outcome = Result<Data, Failure>;
 pub(crate) type Waiting = watch::Receiver<Option<Answer>>;
 
-/// How a task is answered, the first time and ever after.
+/// The answer to a task, the first time and ever after.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// The result comes by callback.
     Taken,
     Finished(Arc<Outcome>),
-    /// It was cancelled or has its verdict: nobody needs an answer.
+    /// It was cancelled or has its verdict: no answer is needed.
     Over,
 }
 
 pub(crate) enum Admission {
     /// It was given before.
     Known(Waiting),
-    /// It is to be begun.
+    /// It must be begun.
     New(Waiting),
-    /// Too many at a time.
+    /// The limit is reached.
     Busy,
-    /// The executor stops, or remembers all it can.
+    /// The executor stops, or its memory is full.
     Closed,
 }
 
-/// The tasks that the executor has, those that wait for their turn included.
+/// The tasks of the executor, including queued ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Load {
     pub(crate) has: u32,
-    /// Their names, as many as are told.
+    /// Their names, up to a limit.
     pub(crate) holds: Vec<String>,
 }
 
-/// What is to be done about a verdict.
+/// What to do about a verdict.
 pub(crate) enum Judgement {
     /// Call the hook, then `judged`.
     Call(Judged),
-    /// The hook was called, and went well.
+    /// The hook was called and succeeded.
     Confirmed,
     /// The hook is being called.
     Later,
@@ -64,17 +64,17 @@ pub(crate) enum Judgement {
 #[derive(Debug)]
 pub(crate) struct Memory {
     tasks: HashMap<Arc<str>, Entry>,
-    /// Those that may be forgotten, in the order in which they became so.
+    /// The tasks that may be forgotten, in the order in which that became so.
     forgettable: BTreeMap<u64, Arc<str>>,
     turn: u64,
     bytes: usize,
     tasks_max: usize,
     bytes_max: usize,
-    /// The names of those that are begun and not ended.
+    /// The names of begun tasks that have not ended.
     held: BTreeSet<Arc<str>>,
-    /// Of those, how many of each server, and how many of a type of each server.
+    /// Their number by server, and by type and server.
     working_of: BTreeMap<(String, Option<String>), u32>,
-    /// Results on their way, and hooks that are being called.
+    /// The number of results being sent and hooks being called.
     open: usize,
     stopping: bool,
 }
@@ -85,21 +85,21 @@ struct Entry {
     answer: watch::Sender<Option<Answer>>,
     key: Option<String>,
     work: Option<AbortHandle>,
-    /// Dropped with the first verdict: until then Legwork is reminded of the result.
+    /// Dropped with the first verdict: until then the result is resent.
     unjudged: Option<oneshot::Sender<()>>,
-    /// How long it was worked on, in milliseconds, once that is over.
+    /// Its service time, in milliseconds, once it has ended.
     took_ms: Option<u64>,
     bytes: usize,
-    /// Its place among the forgettable.
+    /// Its position among the forgettable.
     turn: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
 enum Phase {
     Working,
-    /// By callback, and not received yet.
+    /// Sent by callback, and not acknowledged yet.
     Sending(Arc<Outcome>),
-    /// Legwork has the result.
+    /// Legwork has acknowledged the result.
     Told(Arc<Outcome>),
     /// The hook is being called.
     Judging(Option<Arc<Outcome>>),
@@ -129,8 +129,7 @@ impl Memory {
         }
     }
 
-    /// A new task counts as begun from here on. Limits are those of each server: none is refused for what another one
-    /// has given.
+    /// A new task counts as begun from here on. Limits are per server: tasks of other servers do not count.
     pub(crate) fn admit(&mut self, task: &Task, limit: u32, limit_of: Option<u32>) -> Admission {
         if let Some(entry) = self.tasks.get(&*task.task) {
             return Admission::Known(entry.answer.subscribe());
@@ -157,21 +156,21 @@ impl Memory {
         Admission::New(waiting)
     }
 
-    /// How it can be stopped.
+    /// Sets the handle to cancel it.
     pub(crate) fn begun(&mut self, task: &str, work: AbortHandle) {
         if let Some(entry) = self.tasks.get_mut(task) {
             entry.work = Some(work);
         }
     }
 
-    /// It takes long: whoever waits is told that the result comes later.
+    /// It takes long: waiting requests are told that the result comes later.
     pub(crate) fn taken(&mut self, task: &str) {
         if let Some(entry) = self.tasks.get(task) {
             entry.answer_once(Answer::Taken);
         }
     }
 
-    /// The handler has ended, by whatever end: others have its place.
+    /// The handler has ended, in any way: its slot is free.
     pub(crate) fn ended(&mut self, task: &str, giver: &str, kind: &str) {
         self.held.remove(task);
         for of in counted(giver, kind) {
@@ -183,25 +182,25 @@ impl Memory {
         }
     }
 
-    /// How long it was worked on.
+    /// Sets its service time.
     pub(crate) fn took(&mut self, task: &str, took_ms: Option<u64>) {
         if let Some(entry) = self.tasks.get_mut(task) {
             entry.took_ms = took_ms;
         }
     }
 
-    /// What every answer says: the tasks there are now, of all servers.
+    /// The load reported with every answer: the current tasks of all servers.
     pub(crate) fn load(&self) -> Load {
         let holds = self.held.iter().take(HOLDS_MAX).map(ToString::to_string).collect();
         Load { has: u32::try_from(self.held.len()).unwrap_or(u32::MAX), holds }
     }
 
-    /// How long a task was worked on, once that is over.
+    /// The service time of a task, once it has ended.
     pub(crate) fn took_ms(&self, task: &str) -> Option<u64> {
         self.tasks.get(task).and_then(|entry| entry.took_ms)
     }
 
-    /// Answers whether the result has to be sent: nobody has waited for it to the end.
+    /// Returns whether the result has to be sent: no request waits for it any more.
     pub(crate) fn finished(&mut self, task: &str, outcome: &Arc<Outcome>, bytes: usize) -> bool {
         let Some(entry) = self.tasks.get_mut(task) else { return false };
         if !matches!(entry.phase, Phase::Working) {
@@ -221,7 +220,7 @@ impl Memory {
         true
     }
 
-    /// Whether the result is still to be sent: a verdict tells that it has come.
+    /// Whether the result is still to be sent: a verdict implies its receipt.
     pub(crate) fn is_sending(&self, task: &str) -> bool {
         self.tasks.get(task).is_some_and(|entry| matches!(entry.phase, Phase::Sending(_)))
     }
@@ -232,7 +231,7 @@ impl Memory {
         }
     }
 
-    /// If a result waits for its verdict: what ends when that comes, or the result is forgotten.
+    /// For a result without a verdict: a receiver that ends with the verdict, or when the result is forgotten.
     pub(crate) fn unjudged(&mut self, task: &str) -> Option<oneshot::Receiver<()>> {
         let entry = self.tasks.get_mut(task)?;
         match &entry.phase {
@@ -249,11 +248,11 @@ impl Memory {
         }
     }
 
-    /// Nobody waits for it any more. What is done stays done, and will be judged.
+    /// The task is no longer wanted. A finished one stays done, and gets its verdict.
     pub(crate) fn cancel(&mut self, task: &str) {
         match self.phase(task) {
             Some(Phase::Working) => self.shift(task, Phase::Over),
-            // The task itself may come after: it must not be begun.
+            // The task itself may come later: it must not be begun.
             None if self.make_room() => {
                 self.tasks.insert(task.into(), Entry::new(Phase::Working, None));
                 self.shift(task, Phase::Over);
@@ -267,7 +266,7 @@ impl Memory {
             Some(Phase::Over) => return Judgement::Confirmed,
             Some(Phase::Judging(_)) => return Judgement::Later,
             Some(Phase::Sending(outcome) | Phase::Told(outcome)) => Some(outcome),
-            // The result is that of an earlier life of this executor.
+            // The result is from an earlier incarnation of this executor.
             Some(Phase::Working) => None,
             None if self.make_room() => {
                 self.tasks.insert(task.into(), Entry::new(Phase::Working, None));
@@ -281,7 +280,7 @@ impl Memory {
         Judgement::Call(Judged { task: task.to_owned(), key, data })
     }
 
-    /// The hook went well, or the verdict comes again.
+    /// The hook succeeded, or the verdict is delivered again.
     pub(crate) fn judged(&mut self, task: &str, well: bool) {
         match self.phase(task) {
             Some(Phase::Judging(_)) if well => self.shift(task, Phase::Over),
@@ -295,7 +294,7 @@ impl Memory {
         self.stopping = true;
     }
 
-    /// Nothing is being done, all that was done is told, and no hook is being called.
+    /// No task is running, all outcomes are acknowledged, and no hook is being called.
     pub(crate) fn is_idle(&self) -> bool {
         self.held.is_empty() && self.open == 0
     }
@@ -354,18 +353,18 @@ impl Memory {
     }
 }
 
-/// As what a task counts: as one of its server, and as one of its type of its server.
+/// The counters of a task: of its server, and of its type at its server.
 fn counted(giver: &str, kind: &str) -> [(String, Option<String>); 2] {
     [(giver.to_owned(), None), (giver.to_owned(), Some(kind.to_owned()))]
 }
 
-/// The server that gives a task. Servers of one process share a callback, and an older one says no name.
+/// The server of a task. Servers of one process share a callback, and older ones send no name.
 pub(crate) fn giver(task: &Task) -> String {
     format!("{} {}", task.callback, task.server.as_deref().unwrap_or_default())
 }
 
 impl Phase {
-    /// Somebody is at it besides the handler.
+    /// Whether the task is still in use apart from the handler.
     fn is_open(&self) -> bool {
         match self {
             Self::Sending(_) | Self::Judging(_) => true,
@@ -392,7 +391,7 @@ impl Entry {
         });
     }
 
-    /// Lets go of the result. Whoever was told to wait is told so again.
+    /// Drops the result. Requests that were told to wait are told so again.
     fn end(&mut self) {
         self.key = None;
         self.answer.send_if_modified(|now| {
@@ -405,7 +404,7 @@ impl Entry {
     }
 }
 
-/// Names that Legwork never gives.
+/// A name longer than any from Legwork.
 pub(crate) fn is_too_long(task: &str) -> bool {
     task.chars().nth(TASK_CHARS_MAX).is_some()
 }

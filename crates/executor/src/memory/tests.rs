@@ -37,7 +37,7 @@ fn quick(memory: &mut Memory, name: &str, bytes: usize) {
     assert!(!memory.finished(name, &done(), bytes), "it is told at once");
 }
 
-/// Begun, taken and done, and not told yet.
+/// Begun, taken and done, but not acknowledged yet.
 fn slow(memory: &mut Memory, name: &str) {
     assert!(is_new(memory, name));
     memory.taken(name);

@@ -1,4 +1,4 @@
-//! What is said to an executor and what it answers, held against the OpenAPI document of the API.
+//! Requests to an executor and its answers, checked against the OpenAPI document of the API.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use super::Answer;
 static DOCUMENT: LazyLock<Json> =
     LazyLock::new(|| serde_json::to_value(legwork_api::webhooks::openapi()).unwrap());
 
-/// Every answer that the document has, as `tasks 200`.
+/// Every answer in the document, as `tasks 200`.
 pub(crate) fn all() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for (call, item) in DOCUMENT["webhooks"].as_object().unwrap() {
@@ -21,7 +21,7 @@ pub(crate) fn all() -> BTreeSet<String> {
     all
 }
 
-/// The answer of the document that covers this one.
+/// The answer in the document for this one.
 pub(crate) fn declared(call: &str, status: u16) -> String {
     let exact = format!("{call} {status}");
     let range = format!("{call} {}XX", status / 100);
@@ -29,7 +29,7 @@ pub(crate) fn declared(call: &str, status: u16) -> String {
     [exact, range].into_iter().find(|one| all.contains(one)).unwrap_or(format!("{call} default"))
 }
 
-/// What was asked at `/tasks` and the like, and what was answered.
+/// Checks a request and its answer against the document.
 pub(crate) fn hold(path: &str, asked: &Json, answer: &Answer) {
     let call = path.trim_start_matches('/');
     let Some(item) = DOCUMENT["webhooks"].get(call) else { return };
@@ -40,7 +40,7 @@ pub(crate) fn hold(path: &str, asked: &Json, answer: &Answer) {
     let named = declared(call, answer.status);
     let response = &operation["responses"][named.split(' ').nth(1).unwrap()];
     assert!(response.is_object(), "{path}: {} is not declared", answer.status);
-    // Whatever the body.
+    // Any body.
     if response.get("content").is_some() {
         validate(response, &answer.body, &named);
     }

@@ -1,6 +1,6 @@
-//! An executor on a real socket, a small Legwork that it speaks to, and calls as Legwork makes them.
+//! An executor on a real socket, a fake Legwork for it, and requests as Legwork sends them.
 //!
-//! Invariant: nothing is waited for by time alone; every wait is for something that is heard.
+//! Invariant: no wait is by time alone; every wait is for an event.
 
 pub(crate) mod document;
 
@@ -31,7 +31,7 @@ const TOKEN: &str = "lw_token";
 /// Far more than anything takes; only a failure waits for it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What Legwork was told.
+/// A request to Legwork.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) path: String,
@@ -51,7 +51,7 @@ pub(crate) struct World {
     told: Mutex<Told>,
 }
 
-/// What the executor has said of itself last.
+/// The last report of the executor about itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Told {
     pub(crate) has: Option<u64>,
@@ -60,7 +60,7 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// Out of an answer or a result, which goes on without.
+    /// Takes the report out of an answer or a result.
     fn out_of(body: &mut Json) -> Self {
         let mut take = |name| body.as_object_mut()?.remove(name);
         let (has, holds, took_ms) = (take("has"), take("holds"), take("took_ms"));
@@ -69,7 +69,7 @@ impl Told {
     }
 }
 
-/// What came back.
+/// An answer.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -82,14 +82,14 @@ pub(crate) fn executor() -> Executor {
 }
 
 impl World {
-    /// Registered, with everything received at once.
+    /// Registered, with every result acknowledged at once.
     pub(crate) async fn new(executor: Executor) -> Self {
         let mut world = Self::answering(executor, &[], &[]).await;
         world.registration().await;
         world
     }
 
-    /// Legwork answers these to registrations and results first, then 200 and 202.
+    /// Legwork gives these answers to registrations and results first, then 200 and 202.
     pub(crate) async fn answering(
         executor: Executor,
         registrations: &[u16],
@@ -134,7 +134,7 @@ impl World {
         call
     }
 
-    /// The next result; it is signed.
+    /// The next result; its signature is checked.
     pub(crate) async fn result(&mut self) -> Json {
         let mut call = soon(self.results.recv()).await.unwrap();
         *self.told.lock().unwrap() = Told::out_of(&mut call.body);
@@ -143,7 +143,7 @@ impl World {
         call.body
     }
 
-    /// Those that have come.
+    /// Drops the results received so far.
     pub(crate) fn forget_results(&mut self) {
         while self.results.try_recv().is_ok() {}
     }
@@ -174,7 +174,7 @@ impl World {
         self.post(path, body, sign).await
     }
 
-    /// Whatever comes back is held against the document.
+    /// Every answer is checked against the document.
     pub(crate) async fn post(
         &self,
         path: &str,
@@ -213,7 +213,7 @@ impl World {
         self.stop.take().unwrap().send(()).unwrap();
     }
 
-    /// When it is gone; nothing is said after that.
+    /// Waits until it is gone; it sends nothing after that.
     pub(crate) async fn gone(mut self) {
         if self.stop.is_some() {
             self.stop();
@@ -230,7 +230,7 @@ impl Answer {
     }
 }
 
-/// What is certain to happen.
+/// Waits for an event that is certain.
 pub(crate) async fn soon<T>(event: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, event).await.expect("it does not happen")
 }
@@ -241,7 +241,7 @@ pub(crate) fn now() -> Timestamp {
     Timestamp(i64::try_from(since.as_millis()).unwrap())
 }
 
-/// What is answered to calls of one kind, and where they are told.
+/// The answers to requests of one kind, and where they are recorded.
 struct Script {
     statuses: Mutex<VecDeque<u16>>,
     last: u16,

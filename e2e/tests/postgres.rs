@@ -1,4 +1,4 @@
-//! Servers on PostgreSQL: killed, stopped past their lease, without their database for a while.
+//! Servers on PostgreSQL: killed, paused past their lease, without their database for a while.
 
 use anyhow::{Context, Result, bail, ensure};
 use legwork_api::Client;
@@ -12,7 +12,7 @@ async fn instances(client: &Client) -> Result<usize> {
     Ok(client.instances(&InstanceQuery::default()).await?.instances.len())
 }
 
-/// A server that may have to wait for another one. What it logs is in `NAME.log`.
+/// A server that may have to wait for another one. Its log is in `NAME.log`.
 fn starting(folder: &'static Folder, name: &'static str, url: &str) -> JoinHandle<Result<Server>> {
     let url = url.to_owned();
     tokio::spawn(async move { folder.server(name, &["--store", &url]).await })
@@ -54,7 +54,7 @@ async fn a_second_server_waits_says_for_whom_and_goes_on_when_the_first_has_stop
     let log = || std::fs::read_to_string(folder.path().join("second.log")).unwrap_or_default();
     let pid = format!("process {}", first.pid());
     until("it does not say whom it waits for", async || Ok(log().contains(&pid))).await?;
-    assert!(log().contains("another process is this server; this one waits"), "{}", log());
+    assert!(log().contains("another process holds this server's lease; waiting"), "{}", log());
     assert_eq!(instances(&first.client()?).await?, 1);
     ensure!(first.terminate()?.success());
     let second = second.await??;
@@ -87,7 +87,7 @@ async fn a_server_that_was_stopped_past_its_lease_answers_nothing_stale() -> Res
     fixture::deploy(&stale).await?;
     fixture::start(&stale, "tea").await?;
     first.signal("STOP")?;
-    // Asked while it is stopped, it will find the question when it wakes up.
+    // Requested while it is paused, so that it finds the request when it resumes.
     let asked = tokio::spawn({
         let stale = stale.clone();
         async move { instances(&stale).await }
@@ -106,7 +106,7 @@ async fn a_server_that_was_stopped_past_its_lease_answers_nothing_stale() -> Res
     };
     until("it does not say who is this server now", names_the_other).await?;
     assert_eq!(instances(&client).await?, 2);
-    // When the other one goes, it is its turn again, with all that happened since.
+    // When the other one stops, this one takes over, with all changes since.
     ensure!(second.terminate()?.success());
     until("it does not go on", async || Ok(stale.ready().await.is_ok())).await?;
     assert_eq!(instances(&stale).await?, 2);

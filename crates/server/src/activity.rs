@@ -1,7 +1,7 @@
 //! Whether a connection is in use.
 //!
-//! Invariant: serving a request sets no timer. A connection is looked at now and then, and what is
-//! seen at two looks one after the other tells what becomes of it.
+//! Invariant: serving a request sets no timer. A connection is inspected at intervals, and two
+//! inspections in a row decide whether it is idle or stalled.
 
 use std::io;
 use std::pin::Pin;
@@ -13,25 +13,25 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A connection without a request for this long is closed.
 const IDLE: Duration = Duration::from_secs(90);
-/// A caller who takes nothing of an answer for this long is not waited for.
+/// An answer of which the caller reads nothing for this long is abandoned.
 const STUCK: Duration = Duration::from_secs(60);
 
-/// What happens on one connection.
+/// The traffic of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     begun: AtomicU64,
     under_way: AtomicU64,
-    /// Bytes that came in.
+    /// Received bytes.
     received: AtomicU64,
-    /// `received` as it was when the last request was answered: what came later is a beginning.
+    /// `received` at the time of the last answer: later bytes are the beginning of a request.
     settled: AtomicU64,
-    /// Bytes that went out.
+    /// Sent bytes.
     sent: AtomicU64,
-    /// The last write found no room: the caller does not read.
+    /// The last write would have blocked: the caller does not read.
     blocked: AtomicBool,
 }
 
-/// A request is being carried out.
+/// A request in progress.
 pub(crate) struct UnderWay<'a>(&'a Activity);
 
 impl Activity {
@@ -52,22 +52,22 @@ impl Drop for UnderWay<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Busy,
-    /// Nothing was asked for long enough.
+    /// No request for too long.
     Idle,
-    /// A request has begun to come and gets on too slowly, or an answer is not taken.
+    /// A request arrives too slowly, or an answer is not read.
     Stalled,
 }
 
-/// Looks at one connection at fixed intervals.
+/// Inspects one connection at fixed intervals.
 #[derive(Debug)]
 pub(crate) struct Watch {
     begun: u64,
-    /// How many looks found that nothing had been asked since the one before.
+    /// The number of inspections without a request in between.
     quiet: u32,
     quiet_max: u32,
-    /// At the last look a part of a request was there.
+    /// A partial request was present at the last inspection.
     partial: bool,
-    /// How many looks found an answer that had not got on since the one before.
+    /// The number of inspections without progress of an answer.
     stuck: u32,
     stuck_max: u32,
     sent: u64,
@@ -87,7 +87,7 @@ impl Watch {
         if self.is_stuck(activity) { Use::Stalled } else { self.is_asked(activity) }
     }
 
-    /// Whether an answer has not got on for too long.
+    /// Whether an answer has made no progress for too long.
     fn is_stuck(&mut self, activity: &Activity) -> bool {
         let sent = activity.sent.load(Ordering::Relaxed);
         let stands = activity.blocked.load(Ordering::Relaxed) && sent == self.sent;
@@ -117,7 +117,7 @@ impl Watch {
     }
 }
 
-/// Counts what comes in and goes out.
+/// Counts received and sent bytes.
 pub(crate) struct Metered<'a, S> {
     stream: S,
     activity: &'a Activity,
@@ -217,7 +217,7 @@ mod tests {
         assert!(write.as_mut().poll(&mut context).is_pending());
         let mut stalls = || watch.look(&activity) == Use::Stalled;
         assert_eq!([stalls(), stalls()], [false, false]);
-        // A little is taken just in time.
+        // A little is read just in time.
         far.read_exact(&mut [0; 4]).await.unwrap();
         assert!(write.as_mut().poll(&mut context).is_pending());
         assert_eq!([stalls(), stalls(), stalls()], [false, false, true]);

@@ -1,4 +1,4 @@
-//! The stores a server can work on, and how they are opened again after a failure.
+//! The stores of a server, and how they are reopened after a failure.
 //!
 //! Invariant: the drive thread alone commits. Others borrow the store for files and backups, and
 //! get none while it is being reopened.
@@ -13,54 +13,54 @@ use legwork_store::{Error, EventStore, Listing};
 use crate::config::StoreChoice;
 use crate::lease::Tenant;
 
-// The store never refuses what a site appends, and a round of the drive thread is cut in time.
+// The store never refuses an append of a site, and a round of the drive thread is cut in time.
 const _: () = assert!(legwork_site::RECORD_BYTES_MAX < legwork_store::RECORD_BYTES_MAX);
 const _: () = assert!(2 * legwork_site::OUTPUT_BYTES_MAX <= legwork_store::BATCH_BYTES_MAX);
 const _: () = assert!(4 * legwork_site::OUTPUT_APPENDS_MAX <= legwork_store::APPENDS_PER_BATCH_MAX);
 
 pub(crate) trait Backend: EventStore {
-    /// Writes the whole store as of now, if this kind of store does that.
+    /// Writes the whole store as of now, if this kind of store supports that.
     fn backup(&self, out: &mut dyn Write) -> Backup;
 
-    /// What it occupies on disk.
+    /// Its disk use.
     fn bytes(&self) -> Result<u64, Error>;
 
-    /// Who holds it, and by which epoch, if that is told by a lease in a shared database.
+    /// The holder and the epoch, for a store with a lease in a shared database.
     fn lease(&self) -> Option<(&str, u64)> {
         None
     }
 
-    /// Whether what is in memory is certainly still all there is: nobody else may have gone on with
-    /// the store. Asked before anything is answered.
+    /// Whether the state in memory is certainly current: no other process may have written to the
+    /// store. Checked before every answer.
     fn may_answer(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Whom to tell that `may_answer` has to be asked.
+    /// Sets the callback after which `may_answer` must be checked.
     fn when_in_doubt(&self, _doubt: Doubt) {}
 
-    /// What it holds, in order; `None` if it is shared, and so never copied.
+    /// The listing of its contents; `None` for a shared store, which is never copied.
     fn listing(&self) -> Option<&dyn Listing> {
         None
     }
 }
 
-/// What became of a backup.
+/// The outcome of a backup.
 pub(crate) enum Backup {
     Written(Result<(), Error>),
-    /// There is none to be had here, and what to do instead.
+    /// Not supported here, with the alternative.
     None(&'static str),
 }
 
 pub(crate) type Doubt = Arc<dyn Fn() + Send + Sync>;
 
-/// The name of a server that has none, in a database that several may share.
+/// The name of a server without one, in a database that several may share.
 const ALONE: &str = "alone";
 
 /// Opens the store; called again after a failure.
 pub(crate) type Opener = Box<dyn FnMut() -> Result<Arc<dyn Backend>, Error> + Send>;
 
-/// For the store of a logical server.
+/// The opener of a logical server's store.
 pub(crate) fn opener(choice: &StoreChoice, server: Option<&str>) -> Opener {
     match choice.clone() {
         StoreChoice::Memory => {
@@ -104,7 +104,7 @@ impl Backend for Memory {
     }
 }
 
-/// The store in use, for those beside the drive thread.
+/// The open store, for users outside of the drive thread.
 #[derive(Default)]
 pub(crate) struct Slot(Mutex<Option<Arc<dyn Backend>>>);
 

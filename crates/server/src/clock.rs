@@ -1,43 +1,43 @@
 //! The clock: the only place where time is read.
 //!
-//! Invariant: it never goes backwards, never behind what the store has recorded, and never stands
-//! still. While the machine's clock is behind, because it was set back, time goes on here by the
-//! time that passes.
+//! Invariant: it never goes backwards, never behind what the store has recorded, and never stands still.
+//! While the machine's clock is behind, because it was set back, time advances here by the monotonic
+//! clock.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use legwork_model::time::Timestamp;
 
-/// The machine's clock may be so far behind without a word: it is corrected all the time.
+/// The lag of the machine's clock that is not logged: clocks are corrected all the time.
 const LAG_TOLD_MILLIS: i64 = 1_000;
 
-/// How long a thread sleeps at most before it looks at the clock again. A sleep counts the time that
-/// passes, which stands still while the machine is suspended and knows nothing of a clock set forward.
+/// The longest sleep of a thread between two readings of the clock. A sleep is measured by the monotonic
+/// clock, which stops while the machine is suspended and does not see a clock set forward.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-/// How long it sleeps at least: what is due seems to lie in the past.
+/// The shortest sleep, if the next event is overdue.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
 
-/// A thread that is driven has looked at the clock again after that long, also where the machine is busy
-/// and the store is slow. Else nobody could be heard meanwhile.
+/// The longest time between two readings of the clock by the drive thread, also on a busy machine with a
+/// slow store. In a longer gap no message could be received.
 const UNSEEN_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Clock {
-    /// When `passed` was zero.
+    /// The moment of `passed` zero.
     begun: Instant,
-    /// What to add to the time passed; it only grows.
+    /// The offset to the monotonic clock; it only grows.
     offset_millis: AtomicI64,
-    /// That the machine's clock is behind was told, and still holds.
+    /// The lag of the machine's clock was logged, and persists.
     told: AtomicBool,
 }
 
 /// Both clocks of the machine at one moment, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
-    /// The time of day, which can be set.
+    /// The wall clock, which can be set.
     wall: i64,
-    /// The time passed since this clock was made, which cannot.
+    /// The monotonic clock since creation.
     passed: i64,
 }
 
@@ -67,7 +67,7 @@ impl Clock {
         Timestamp(passed.saturating_add(offset))
     }
 
-    /// How far the machine's clock is behind, if that is worth telling and was not told before.
+    /// The lag of the machine's clock, if it should be logged and was not yet.
     fn news(&self, lag: i64) -> Option<i64> {
         let behind = lag > LAG_TOLD_MILLIS;
         if self.told.load(Ordering::Relaxed) == behind {
@@ -82,13 +82,13 @@ impl Clock {
     }
 }
 
-/// How long to sleep when the next thing is due then.
+/// The time to sleep until the next event is due.
 pub(crate) fn sleep(due: Timestamp, now: Timestamp) -> Duration {
     due.since(now).clamp(SLEEP_MIN, SLEEP_MAX)
 }
 
-/// By how much time has gone on unseen since a thread looked at the clock last, and slept for at most
-/// `slept` since: more than any round takes.
+/// The unobserved time since a thread last read the clock and slept for at most `slept`: longer than any
+/// round takes.
 pub(crate) fn jump(looked: Timestamp, slept: Duration, now: Timestamp) -> Option<Duration> {
     let unseen = now.since(looked).saturating_sub(slept);
     let jump = (unseen > UNSEEN_MAX).then_some(unseen)?;
@@ -100,7 +100,7 @@ pub(crate) fn jump(looked: Timestamp, slept: Duration, now: Timestamp) -> Option
     Some(jump)
 }
 
-/// What the machine's clock says, for commands: `--by 3d` counts from here.
+/// The time by the machine's clock, for commands: `--by 3d` counts from here.
 #[expect(clippy::disallowed_methods, reason = "the clock")]
 pub fn now() -> Timestamp {
     Timestamp(millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()))
@@ -156,8 +156,8 @@ mod tests {
     #[test]
     fn what_comes_due_by_a_jump_of_the_clock_is_seen_within_a_second() {
         let (clock, due) = (Clock::default(), Timestamp(12 * HOUR));
-        // Both clocks of the machine; it sleeps as long as it is told to. While it does so for the
-        // third time the clock is set forward by two hours, or the machine is suspended for as long.
+        // Both clocks of the machine; the thread sleeps as long as it is told to. During the third sleep
+        // the clock is set forward by two hours, or the machine is suspended for as long.
         let (mut wall, mut passed, mut late) = (10 * HOUR, 0, None);
         for round in 1..10 {
             let now = clock.at(Reading { wall, passed });

@@ -1,7 +1,7 @@
-//! The folders of a cluster: one authority, and for every server what it starts with.
+//! The folders of a cluster: one authority, and the start files of every server.
 //!
-//! Invariant: nothing secret is ever overwritten but by asking for it (`certify`), and a key can be
-//! read by its owner alone. Made again with a larger topology, a cluster keeps what it has.
+//! Invariant: no secret is ever overwritten, except on request (`certify`), and a key can be read
+//! by its owner alone. Created again with a larger topology, a cluster keeps its files.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const CERTIFICATE: &str = "cert.pem";
 const KEY: &str = "key.pem";
 const TOPOLOGY: &str = "topology.yaml";
 
-/// Why the folders of a cluster cannot be made or used.
+/// Why the folders of a cluster cannot be created or used.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     #[error("the topology has errors; mend them and try again")]
@@ -39,7 +39,7 @@ pub enum ClusterError {
     NoServer(PathBuf),
 }
 
-/// What `init` has made.
+/// The result of `init`.
 #[derive(Clone, Debug)]
 pub struct Folders {
     /// The authority is new.
@@ -55,11 +55,11 @@ pub struct Folder {
     pub path: PathBuf,
     /// It got a new certificate.
     pub is_new: bool,
-    /// In whose process it is a guest: then it is not started by itself.
+    /// The host, if it is a guest: then it is not started by itself.
     pub host: Option<Arc<str>>,
 }
 
-/// Makes the authority, unless it is there, and a folder for every server of the topology.
+/// Creates the authority, unless it exists, and a folder for every server of the topology.
 pub fn init(source: &str, out: &Path, valid: Duration) -> Result<Folders, ClusterError> {
     let topology = parse(source)?;
     create(out)?;
@@ -82,11 +82,11 @@ pub fn init(source: &str, out: &Path, valid: Duration) -> Result<Folders, Cluste
     Ok(Folders { is_new, servers })
 }
 
-/// Gives one server a new certificate; answers its folder.
+/// Gives one server a new certificate; returns its folder.
 pub fn certify(server: &str, folder: &Path, valid: Duration) -> Result<PathBuf, ClusterError> {
     let authority = read_authority(folder)?;
     let own = folder.join(server);
-    // A name with a path in it would lead elsewhere.
+    // A name with a path would lead to another folder.
     if Path::new(server).components().count() != 1 || !own.is_dir() {
         return Err(ClusterError::NoServer(own));
     }
@@ -95,7 +95,7 @@ pub fn certify(server: &str, folder: &Path, valid: Duration) -> Result<PathBuf, 
 }
 
 impl Peering {
-    /// From the folder of a server: it is the one its certificate names.
+    /// Reads the folder of a server: the server is the subject of its certificate.
     pub fn read(folder: &Path) -> Result<Self, ClusterError> {
         let source: Arc<str> = read(&folder.join(TOPOLOGY))?.into();
         let topology = Arc::new(parse(&source)?);
@@ -155,11 +155,11 @@ fn write_secret(path: &Path, text: &str) -> Result<(), ClusterError> {
     replace(path, text, 0o600).map_err(|why| ClusterError::Write { path: path.to_owned(), why })
 }
 
-/// A server may be reading it: it finds the old text or the new one.
+/// A server may be reading the file: it reads the old text or the new one.
 fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let beside = path.with_extension("new");
-    // Left behind by an attempt that was broken off, perhaps for others to read.
+    // Left by an interrupted attempt, perhaps readable for others.
     if let Err(error) = std::fs::remove_file(&beside)
         && error.kind() != io::ErrorKind::NotFound
     {

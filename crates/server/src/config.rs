@@ -1,4 +1,4 @@
-//! How a server is set up, and its limits.
+//! The configuration of a server, and its limits.
 //!
 //! Invariant: every limit has a default that suits one machine, and an error of its own.
 
@@ -14,26 +14,26 @@ use legwork_store::postgres::Shared;
 
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where to listen. A server that is alone and has no token uses loopback addresses only,
-    /// whatever this says.
+    /// The address to listen at. A server that is alone and has no token uses loopback addresses
+    /// only, whatever this says.
     pub listen: SocketAddr,
     pub store: StoreChoice,
     pub limits: Limits,
     /// Threads that serve connections; 0 chooses by the number of processors.
     pub threads: usize,
-    /// How many instances keep their state in memory; the others are loaded when needed.
+    /// The number of instances whose state is kept in memory; the others are loaded when needed.
     pub resident_max: usize,
-    /// How long to wait for requests under way when the server stops.
+    /// How long to wait for requests in progress when the server stops.
     pub grace: Duration,
-    /// This server's place among others; `None` if it is alone.
+    /// Its membership in a cluster; `None` if it is alone.
     pub peering: Option<Peering>,
-    /// How long a server that was taken over is held at least before its own process gets it back.
+    /// The shortest time to hold a server that was taken over before its own process gets it back.
     pub takeover_hold: Duration,
-    /// Where executors reach the API of this process, if not where it listens.
+    /// The address at which executors reach the API of this process, if not where it listens.
     pub public_url: Option<Arc<str>>,
-    /// How people are told of their work by mail; `None` tells nobody.
+    /// The mail settings; `None` sends no mail.
     pub mail: Option<Settings>,
-    /// The commit that the program was built from; empty if that is not known.
+    /// The commit that the program was built from; empty if unknown.
     pub commit: &'static str,
 }
 
@@ -44,19 +44,19 @@ pub struct Peering {
     pub name: Arc<str>,
     /// The folder of `ca.pem`, `cert.pem` and `key.pem`.
     pub certificates: PathBuf,
-    /// What is known of the others until the catalog tells.
+    /// The topology until the catalog is known.
     pub topology: Arc<Topology>,
     /// Its text, which the first registrar publishes.
     pub source: Arc<str>,
-    /// Where other servers are listened to; where the topology says if nothing is said here.
+    /// The address to listen at for other servers; that of the topology by default.
     pub listen: Option<SocketAddr>,
-    /// Where the process is that this one is to take the place of: it begins by copying its store.
+    /// The address of the process that this one replaces: it begins by copying that one's store.
     pub replaces: Option<Arc<str>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreChoice {
-    /// Everything is gone when the server stops.
+    /// In memory: lost when the server stops.
     Memory,
     /// In this directory, which is created if it does not exist.
     Directory(PathBuf),
@@ -64,11 +64,11 @@ pub enum StoreChoice {
     Postgres(DatabaseUrl),
 }
 
-/// Where the stores of guests are, within the folder of the process.
+/// The folder of the guests' stores, in the folder of the process.
 const GUESTS: &str = "guests";
 
 impl StoreChoice {
-    /// Whether other processes may have the same one.
+    /// Whether other processes can use the same store.
     pub(crate) fn is_shared(&self) -> bool {
         match self {
             Self::Memory | Self::Directory(_) => false,
@@ -81,14 +81,14 @@ impl StoreChoice {
         match self {
             Self::Memory => Self::Memory,
             Self::Directory(folder) => Self::Directory(folder.join(GUESTS).join(name)),
-            // There they are kept apart by their names.
+            // They are separated by name.
             Self::Postgres(url) => Self::Postgres(url.clone()),
         }
     }
 }
 
 /// `postgres://user:password@host/database`. Never shown with its password. Its clones share the
-/// connections for reading, so that those are as many for a process as for a server.
+/// connections for reading, so that a process has as many as one server.
 #[derive(Clone)]
 pub struct DatabaseUrl {
     url: Arc<str>,
@@ -101,14 +101,14 @@ pub struct Limits {
     /// Of a definition or an organisation.
     pub source_bytes_max: usize,
     pub file_bytes_max: usize,
-    /// Files on their way in at once: each is held in memory until it is stored.
+    /// Concurrent uploads: each file is held in memory until it is stored.
     pub uploads_max: usize,
     pub json_depth_max: usize,
     pub header_bytes_max: usize,
-    /// How long the head of a request may take to come; twice that at most.
+    /// How long receiving the head of a request may take; twice that at most.
     pub head_wait: Duration,
     pub connections_max: usize,
-    /// Requests on their way to the site.
+    /// Queued requests to the site.
     pub queue_max: usize,
     /// Requests that wait for a job, a change or an end.
     pub waiting_max: usize,
@@ -116,11 +116,11 @@ pub struct Limits {
     pub wait_max: Duration,
     /// Requests a second per token, or per address without a valid one; 0 does not limit.
     pub rate_per_s: u32,
-    /// How many requests may come at once before the rate counts; 0 stands for two seconds' worth.
+    /// The burst of requests before the rate counts; 0 stands for two seconds' worth.
     pub rate_burst: u32,
 }
 
-/// The port of a server that is not told another.
+/// The default port.
 pub const PORT: u16 = 7700;
 
 impl DatabaseUrl {
@@ -132,7 +132,7 @@ impl DatabaseUrl {
         &self.url
     }
 
-    /// Connects, unless that was done before. It waits for the database.
+    /// Connects, unless connected before. Waits for the database.
     pub(crate) fn shared(&self) -> Result<Shared, legwork_store::Error> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         match &*shared {

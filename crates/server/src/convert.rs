@@ -1,7 +1,7 @@
-//! From what a site answers to what goes over the wire.
+//! Converts answers of a site to wire types.
 //!
-//! Invariant: a translation and nothing else; the words of the site and those of the wire may
-//! change apart from each other.
+//! Invariant: a translation and nothing else; the types of the site and those of the wire may
+//! change independently.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -141,7 +141,7 @@ pub(crate) fn plan(view: site::PlanView) -> Plan {
             is_regular,
             is_firm,
         } = turn;
-        // What is only offered has no case yet.
+        // An offer has no case yet.
         let known = instance.filter(|_| is_firm);
         let what = match instance {
             Some(_) if is_firm => TurnKind::Promised,

@@ -1,8 +1,8 @@
-//! A logical server without its sockets, and what those of one process share.
+//! A logical server without its sockets, and the shared parts of a process.
 //!
-//! Invariant: every logical server has its own queue, drive thread, store and site; nothing that one
-//! of them does waits for another. When `stop` has returned, everything acknowledged is on disk and
-//! the store is closed.
+//! Invariant: every logical server has its own queue, drive thread, store and site; none of them
+//! waits for another. When `stop` has returned, everything acknowledged is on disk and the store is
+//! closed.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
@@ -32,27 +32,27 @@ use crate::schedules;
 use crate::status::Status;
 use crate::supervise::Supervisor;
 
-/// How often it is looked whether the server is to stop while its store is copied.
+/// How often to check for a stop while the store is copied.
 const STOP_LOOK: Duration = Duration::from_millis(100);
 
-/// How long a letter that is being sent is waited for when the server stops.
+/// How long to wait for a letter being sent when the server stops.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What the logical servers of one process share.
+/// Shared by the logical servers of one process.
 pub(crate) struct Process {
     pub(crate) config: Config,
-    /// Among others; `None` if there is one server, alone.
+    /// Its membership in a cluster; `None` if its server is alone.
     pub(crate) host: Option<Arc<Host>>,
     clock: Arc<Clock>,
     meters: Arc<Meters>,
     stopping: watch::Receiver<bool>,
     /// The links of its own server.
     front: OnceLock<Arc<Links>>,
-    /// Where executors send results: the API of this process, once it listens.
+    /// The callback address of executors: the API of this process, once it listens.
     pub(crate) callback: Arc<SetOnce<Arc<str>>>,
     /// How it mails, if it does.
     post: Option<Arc<Post>>,
-    /// What is wanted of whoever keeps its servers.
+    /// Requests to the guests of the process.
     pub(crate) wishes: Mutex<Option<mpsc::Receiver<Wish>>>,
 }
 
@@ -62,11 +62,11 @@ pub(crate) struct Core {
     drive: Option<thread::JoinHandle<()>>,
     dialling: Option<JoinHandle<()>>,
     mailing: Option<JoinHandle<()>>,
-    /// Starts what schedules want.
+    /// Starts what schedules request.
     starting: Option<JoinHandle<()>>,
 }
 
-/// Links to a logical server that another process holds; dropped with this.
+/// Links to a logical server that another process holds; closed on drop.
 pub(crate) struct Away {
     pub(crate) links: Arc<Links>,
     dialling: JoinHandle<()>,
@@ -78,22 +78,22 @@ impl Drop for Away {
     }
 }
 
-/// How the store of a logical server is come by.
+/// How to open the store of a logical server.
 pub(crate) struct Opening {
     pub(crate) opener: Opener,
     pub(crate) notes: Arc<Notes>,
-    /// Opens it to be written to while it is copied from another host, which is done first.
+    /// Opens the store for copying from another host, which is done first.
     pub(crate) copies: Option<Opener>,
 }
 
 impl Opening {
-    /// Of a store that nothing is noted of.
+    /// For a store without a note.
     #[cfg(test)]
     pub(crate) fn new(opener: Opener) -> Self {
         Self { opener, notes: Arc::default(), copies: None }
     }
 
-    /// As it is chosen for a server.
+    /// For the configured store of a server.
     pub(crate) fn of(choice: &StoreChoice, name: Option<&str>) -> Result<Self, Error> {
         let notes = match choice {
             StoreChoice::Directory(folder) => Notes::beside(folder),
@@ -113,7 +113,7 @@ impl Process {
             Some(peering) => {
                 let Peering { name, certificates, topology, .. } = peering;
                 let own = topology.server_named(name).and_then(|own| topology.server(own));
-                // What the file says counts: the process listens there.
+                // The address in the file counts: the process listens there.
                 let address = own.map(|own| own.address.clone());
                 let (host, wanted) = Host::new(name.clone(), address, certificates, clock.clone())?;
                 wishes = Some(wanted);
@@ -133,10 +133,10 @@ impl Process {
         self.config.peering.as_ref().map(|peering| peering.name.clone())
     }
 
-    /// The links of a logical server that it is to hold.
+    /// The links of a logical server that this process is to hold.
     fn links(&self, name: Arc<str>, queue: &Arc<Queue<Message>>) -> Option<Arc<Links>> {
         let (host, peering) = (self.host.as_ref()?, self.config.peering.as_ref()?);
-        // What its own server knows of the others is newer than the file.
+        // The topology known to its own server is newer than the file.
         let own = self.front.get().map(|own| own.topology());
         let topology = own.unwrap_or_else(|| peering.topology.clone());
         Some(Arc::new(Links::new(name, host.clone(), topology, queue.clone())))
@@ -151,7 +151,7 @@ impl Process {
         Some(Away { links, dialling })
     }
 
-    /// Where the process was that this one takes the place of.
+    /// Points the links to the process that this one replaces.
     fn point_to_old(&self, links: &Links) {
         let Some(peering) = &self.config.peering else { return };
         let Some(address) = &peering.replaces else { return };
@@ -169,7 +169,7 @@ impl Process {
         }
     }
 
-    /// How the site of one of its servers is set up.
+    /// The site configuration of one of its servers.
     fn site(&self, name: Option<&Arc<str>>) -> legwork_site::Config {
         legwork_site::Config {
             resident_max: self.config.resident_max,
@@ -193,7 +193,7 @@ impl Process {
 }
 
 impl Core {
-    /// Opens the store and reads what is needed to be among others; the instances are read in the
+    /// Opens the store and reads what a cluster member needs; the instances are read in the
     /// background.
     pub(crate) async fn start(
         process: &Process,
@@ -235,7 +235,7 @@ impl Core {
             links.serve_with(&app);
             process.point_to_old(links);
             if !is_guest {
-                // Set once, before anybody can ask.
+                // Set once, before any request.
                 drop(process.front.set(links.clone()));
             }
         }
@@ -268,10 +268,10 @@ impl Core {
         }
     }
 
-    /// Every server tells of its own items; the replies are read once.
+    /// Every server sends its own letters; replies are read once per process.
     fn begin_mailing(&mut self, process: &Process, reads: bool) -> Result<(), Error> {
         let Some(post) = process.post.clone() else { return Ok(()) };
-        // Now that the folder holds a store: no letter leaves without it.
+        // Now that the folder contains a store: no letter is sent without the key.
         post.make_key()?;
         self.mailing = Some(tokio::spawn(mail::run(self.app.clone(), post, reads)));
         Ok(())
@@ -284,14 +284,14 @@ impl Core {
 
     pub(crate) async fn stop(mut self) {
         if let Some(mut mailing) = self.mailing.take() {
-            // A letter that is on its way would come again; but nobody waits long for it.
+            // An interrupted letter would be sent again, but nobody waits long for it.
             let patience = if self.app.gate.is_stopping() { FAREWELL } else { Duration::ZERO };
             if tokio::time::timeout(patience, &mut mailing).await.is_err() {
                 mailing.abort();
             }
         }
         if let Some(starting) = self.starting.take() {
-            // What was not started is asked for again, in the next life.
+            // Pending starts are requested again after a restart.
             starting.abort();
         }
         self.app.status.ask_to_stop();
@@ -302,7 +302,7 @@ impl Core {
                 tracing::error!("the drive thread died");
             }
         }
-        // Last: what was committed while stopping may still be said.
+        // Last: messages that were committed while stopping may still be sent.
         if let Some(links) = &self.app.links {
             links.host.let_go(links, Presence::Gone);
         }
@@ -313,7 +313,7 @@ impl Core {
     }
 }
 
-/// Brings the store from another host, in the drive thread, which has nothing else to do.
+/// Copies the store from another host, in the drive thread, which has nothing else to do.
 fn copy(
     links: &Arc<Links>,
     opener: Opener,
@@ -348,7 +348,7 @@ fn app(process: &Process, around: &Surroundings) -> App {
     App { post, ..App::new(gate, limits, process.meters.clone(), around.clone()) }
 }
 
-/// Brings contents of files; the drive thread hears when they are here.
+/// Fetches contents of files and notifies the drive thread.
 fn fetcher(links: &Arc<Links>, around: &Surroundings) -> Arc<Fetcher<Links>> {
     let spool = Spool::beside(around.notes.folder());
     let there = links.clone();

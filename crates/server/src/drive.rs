@@ -1,8 +1,8 @@
 //! The drive thread: it alone owns the site and writes to the store.
 //!
-//! Invariant: appends of one round are committed together, and only then are the answers of that
-//! round released, and only while nobody else can have gone on with the store. Whatever goes wrong, the site in memory is dropped and made anew from the store:
-//! nothing that was acknowledged is ever taken back, and nothing that was not is ever shown.
+//! Invariant: appends of one round are committed together, and only then are the answers of that round released,
+//! and only while no other process can have written to the store. After any failure the site in memory is dropped
+//! and rebuilt from the store: no acknowledged change is ever lost, and no other change is ever shown.
 
 mod reads;
 
@@ -39,54 +39,54 @@ pub(crate) use reads::load;
 const APPENDS_PER_ROUND: usize = 8_192;
 const BYTES_PER_ROUND: usize = 16 << 20;
 
-/// What reaches the drive thread.
+/// Messages to the drive thread.
 pub(crate) enum Message {
     Ask {
         id: RequestId,
         credential: Credential,
         request: Request,
         reply: oneshot::Sender<Reply>,
-        /// Of the request it comes from: what is said about it here is said within that.
+        /// The span of the request: log lines about the request here are within it.
         span: Span,
     },
     /// The caller of a waiting request is gone, or must not wait any longer.
     Cancel(RequestId),
-    /// An answer that nobody was there for any more.
-    Unheard(Reply),
-    /// Another server says something; its next words have room when this is done with.
-    Heard {
+    /// An answer whose caller was gone.
+    Undelivered(Reply),
+    /// A message from another server; its receive buffer is released when this is handled.
+    FromPeer {
         from: Arc<str>,
         message: legwork_site::Message,
         room: OwnedSemaphorePermit,
     },
-    /// Another server can be reached now, or cannot any more.
+    /// The link to another server is up or down.
     Link {
         to: Arc<str>,
         is_up: bool,
     },
-    /// The site knows another server by a new number: tell it whether that one can be reached. That is
-    /// looked up when this is handled, so that it is not older than the changes told before.
+    /// The site knows another server by a new number: report whether its link is up. The state is looked up when
+    /// this is handled, so that it is not older than earlier reports.
     ReportLink {
         to: Arc<str>,
     },
-    /// The content of a file is stored here that an instance has waited for.
+    /// The content of a file that an instance waits for is stored here.
     FileHere {
         instance: InstanceId,
         blob: [u8; 32],
     },
-    /// Somebody else may have gone on with the store.
-    Doubt,
-    /// The store is about to leave for another host, by this change.
+    /// Another process may have written to the store.
+    LeaseInDoubt,
+    /// The store is about to move to another host, by this change.
     GiveAway {
         change: u32,
         done: oneshot::Sender<Given>,
     },
-    /// The store of a server has come to this host as a whole, by this change.
+    /// The store of a server has been copied to this host completely, by this change.
     MovedIn {
         change: u32,
         server: ServerId,
     },
-    /// What came of a call to an executor. Nobody waits for the answer.
+    /// The outcome of a call to an executor. No caller waits for the answer.
     Executor {
         name: Arc<str>,
         request: Request,
@@ -94,8 +94,8 @@ pub(crate) enum Message {
     Stop,
 }
 
-/// The request of nobody who waits: those who do have numbers from 1 on.
-const UNASKED: RequestId = RequestId(0);
+/// Id for requests without a waiter; waiting requests have ids from 1.
+const WITHOUT_WAITER: RequestId = RequestId(0);
 
 pub(crate) type Reply = Result<Answer, Failure>;
 
@@ -110,7 +110,7 @@ pub(crate) enum Failure {
     Unavailable(Arc<str>),
 }
 
-/// What the thread shares with the rest of the server.
+/// Shared by the drive thread and the rest of the server.
 #[derive(Clone)]
 pub(crate) struct Surroundings {
     pub(crate) queue: Arc<Queue<Message>>,
@@ -118,21 +118,21 @@ pub(crate) struct Surroundings {
     pub(crate) status: Arc<Status>,
     pub(crate) slot: Arc<Slot>,
     pub(crate) meters: Arc<DriveMeters>,
-    /// To other servers; `None` if this one is alone.
+    /// Links to other servers; `None` if this one is alone.
     pub(crate) links: Option<Arc<Links>>,
-    /// Who brings contents of files from them.
+    /// Fetches contents of files from them.
     pub(crate) fetcher: Option<Arc<Fetcher<Links>>>,
-    /// Who calls executors.
+    /// Calls executors.
     pub(crate) executors: Arc<Executors>,
-    /// Who starts what schedules want.
+    /// Starts what schedules request.
     pub(crate) starts: mpsc::Sender<Due>,
-    /// Remembered for another process that copies the store.
+    /// Tracks writes for another process that copies the store.
     pub(crate) written: Arc<Written>,
-    /// What the store is to this process.
+    /// The note about the store.
     pub(crate) notes: Arc<Notes>,
 }
 
-/// Why a round could not be finished.
+/// Why a round failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Broken {
     #[error(transparent)]
@@ -144,37 +144,37 @@ pub(crate) enum Broken {
 pub(crate) enum Round {
     GoOn,
     Stop,
-    /// The server goes on at another host.
+    /// The server has moved to another host.
     Gone,
 }
 
-/// A site at work on its store.
+/// A site with its store.
 pub(crate) struct Driver {
     around: Surroundings,
     site: Site,
     store: Arc<dyn Backend>,
-    /// Who waits for the answer to which request.
+    /// The waiters by request id.
     pending: FxHashMap<RequestId, oneshot::Sender<Reply>>,
     batch: Batch,
     batch_bytes: usize,
     /// Answers that wait for the commit.
     answers: Vec<(oneshot::Sender<Reply>, Reply)>,
-    /// Likewise, for those who take the store.
+    /// Likewise, for processes that take over the store.
     given: Vec<(oneshot::Sender<Given>, Given)>,
-    /// What the site wants to read, after the commit.
+    /// Reads of the site, after the commit.
     reads: Vec<Read>,
-    /// What is said to other servers, after the commit.
+    /// Messages to other servers, after the commit.
     sends: Vec<(Arc<str>, legwork_site::Message)>,
-    /// What is said to executors, after the commit.
+    /// Calls of executors, after the commit.
     calls: Vec<Call>,
-    /// What schedules want started, after the commit.
+    /// Due starts of schedules, after the commit.
     due: Vec<Due>,
-    /// The revisions of the tokens and executors that were told to those outside.
+    /// The published revisions of tokens and executors.
     tokens_shown: Option<u64>,
     executors_shown: Option<u64>,
-    /// How many broken promises were.
+    /// The published number of broken promises.
     broken_shown: u64,
-    /// When the last round began; what is read before the first one takes its time.
+    /// When the last round began; recovery before the first round takes its time.
     looked: Option<Timestamp>,
 }
 
@@ -200,7 +200,7 @@ impl Driver {
         }
     }
 
-    /// Tells the site which of the others can be reached.
+    /// Reports the state of all links to the site.
     pub(crate) fn tell_links(&mut self) {
         let Some(links) = self.around.links.clone() else { return };
         let now = self.around.clock.now();
@@ -226,8 +226,8 @@ impl Driver {
         &self.site
     }
 
-    /// Takes what has come in, lets the site decide, commits, answers. A panic in the site counts
-    /// as a failure: what it left behind is dropped with it.
+    /// Takes all messages, lets the site decide, commits, answers. A panic in the site counts as a failure: the
+    /// site is dropped with it.
     pub(crate) fn round(&mut self, backlog: &mut VecDeque<Message>) -> Result<Round, Broken> {
         guarded(|| self.round_unguarded(backlog))
     }
@@ -249,7 +249,7 @@ impl Driver {
             && let Some(message) = backlog.pop_front()
         {
             match message {
-                // Nobody has been told anything: what its asker gave up on is not begun.
+                // Nothing was promised to the caller yet: a request whose caller is gone is not begun.
                 Message::Ask { reply, .. } if reply.is_closed() => {}
                 Message::Ask { id, credential, request, reply, span } => {
                     let _entered = span.enter();
@@ -262,13 +262,13 @@ impl Driver {
                         self.handle(Input::Cancelled { id }, now);
                     }
                 }
-                Message::Unheard(reply) => {
+                Message::Undelivered(reply) => {
                     if let Some(jobs) = jobs_in(&reply) {
                         self.handle(Input::Unheard { jobs }, now);
                     }
                 }
-                Message::Heard { from, message, room } => {
-                    // One that the topology does not have yet says it again.
+                Message::FromPeer { from, message, room } => {
+                    // A server that the topology does not have yet resends its message.
                     if let Some(from) = self.site.server_named(&from) {
                         self.handle(Input::Message { from, message }, now);
                     }
@@ -280,10 +280,10 @@ impl Driver {
                     self.handle(Input::FilesHere { instance, blobs: vec![blob] }, now);
                 }
                 Message::Executor { name, request } => {
-                    let (id, credential) = (UNASKED, Credential::Executor(name));
+                    let (id, credential) = (WITHOUT_WAITER, Credential::Executor(name));
                     self.handle(Input::Request { id, credential, request }, now);
                 }
-                Message::Doubt => {}
+                Message::LeaseInDoubt => {}
                 Message::GiveAway { change, done } => {
                     let given = self.give_away(change, now);
                     self.given.push((done, given));
@@ -302,12 +302,12 @@ impl Driver {
         Ok(if self.is_gone() { Round::Gone } else { round })
     }
 
-    /// Whether the server goes on at another host.
+    /// Whether the server has moved to another host.
     pub(crate) fn is_gone(&self) -> bool {
         matches!(self.site.mode(), Mode::Gone { .. })
     }
 
-    /// From here on the store may be driven elsewhere, whatever becomes of this process.
+    /// From here on the store may be driven elsewhere, whatever happens to this process.
     fn give_away(&mut self, change: u32, now: Timestamp) -> Given {
         if self.site.mode() != (Mode::Frozen { change }) {
             return Err(format!("change {change} has not frozen it"));
@@ -318,7 +318,7 @@ impl Driver {
         Ok(())
     }
 
-    /// What was noted when the process last ran counts first of all.
+    /// The note of the last run is evaluated first.
     pub(crate) fn recall(&mut self) {
         let now = self.around.clock.now();
         let here = self.site.joined().map(|seat| seat.here);
@@ -341,11 +341,11 @@ impl Driver {
             && self.site.mode() == Mode::Serving
             && let Err(error) = self.around.notes.set(Note::Held)
         {
-            tracing::error!(reason = %error, "that the server is driven here cannot be noted");
+            tracing::error!(reason = %error, "cannot write the note that this process drives the server");
         }
     }
 
-    /// How long to sleep when nothing comes in.
+    /// How long to sleep without messages.
     fn patience(&self) -> Option<Duration> {
         if !self.reads.is_empty() {
             return Some(Duration::ZERO);
@@ -358,13 +358,13 @@ impl Driver {
         self.batch.appends.len() >= APPENDS_PER_ROUND || self.batch_bytes >= BYTES_PER_ROUND
     }
 
-    /// Takes in a stream found at start.
+    /// Recovers a stream found at start.
     pub(crate) fn recover(&mut self, stream: Stream) -> Result<(), Broken> {
         self.handle(Input::Recovered(stream), Timestamp::default());
         if self.is_full() { self.commit() } else { Ok(()) }
     }
 
-    /// Whether the site wants a stream as a whole, which whoever asks reads for it.
+    /// Whether the site rejects a snapshot and wants the stream as a whole; the caller reads it then.
     pub(crate) fn takes_back_load(&mut self, wanted: StreamId) -> bool {
         let before = self.reads.len();
         self.reads.retain(|read| !matches!(read, Read::Stream { stream, .. } if *stream == wanted));
@@ -432,11 +432,11 @@ impl Driver {
         }
     }
 
-    /// Makes the round durable, then tells those who wait.
+    /// Makes the round durable, then answers the waiters.
     fn commit(&mut self) -> Result<(), Broken> {
         self.release()?;
-        // What has to be read to be said to another server is durable now: it need not wait for
-        // the commit of the next round.
+        // Entries read for another server are durable now: sending them need not wait for the commit of the next
+        // round.
         while self.reads.iter().any(|read| matches!(read, Read::Entries { .. })) {
             let is_entries = |read: &Read| matches!(read, Read::Entries { .. });
             let (entries, others) = self.reads.drain(..).partition(is_entries);
@@ -448,7 +448,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Commits what was appended and releases what rests on it.
+    /// Commits the appends and releases the answers that depend on them.
     fn release(&mut self) -> Result<(), Broken> {
         if !self.batch.is_empty() {
             let appends = self.batch.appends.len();
@@ -460,7 +460,7 @@ impl Driver {
             self.around.meters.committed(appends, begun.elapsed());
             self.around.status.count_records(appends);
         }
-        // Whoever has been asleep for too long may know less than there is by now.
+        // After a long pause another process may have written to the store.
         self.store.may_answer()?;
         self.show();
         for (to, message) in self.sends.drain(..) {
@@ -472,17 +472,17 @@ impl Driver {
             self.around.executors.call(call);
         }
         for due in self.due.drain(..) {
-            // There is room for what a site asks for at a time. What is lost all the same it asks for again.
+            // The queue has room for all requests of a site at a time. The site requests a lost start again.
             if let Err(error) = self.around.starts.try_send(due) {
-                tracing::warn!(%error, "a periodic start is lost; it is asked for again");
+                tracing::warn!(%error, "dropped a periodic start; the site requests it again");
             }
         }
         for (reply, answer) in self.answers.drain(..) {
-            // Whoever asked may have gone.
+            // The caller may be gone.
             if let Err(unheard) = reply.send(answer)
                 && jobs_in(&unheard).is_some()
             {
-                self.around.queue.push_beyond_limit(Message::Unheard(unheard));
+                self.around.queue.push_beyond_limit(Message::Undelivered(unheard));
             }
         }
         for (done, given) in self.given.drain(..) {
@@ -491,7 +491,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Tells the figures of the site to those outside.
+    /// Publishes the figures of the site.
     pub(crate) fn show(&mut self) {
         let revision = self.site.tokens_revision();
         if self.tokens_shown.replace(revision) != Some(revision) {
@@ -512,13 +512,13 @@ impl Driver {
                 links.show_parcels(self.site.parcels_waiting());
                 links.show_sent(self.site.gauges().sent);
             }
-            // After the topology: whoever waits for the catalog is to find what it says.
+            // After the topology: a request that waited for the catalog finds the new topology.
             let records = self.site.catalog_len();
             if self.around.status.catalog() != records {
                 self.around.status.set_catalog(records);
             }
         }
-        // One that has gone stays so for whoever looks before that is told.
+        // Keep reporting `Gone` until it has been observed.
         let frozen = match self.site.mode() {
             Mode::Frozen { change } | Mode::Gone { change } => Some(change),
             Mode::Serving => None,
@@ -534,7 +534,7 @@ impl Driver {
         }
     }
 
-    /// Tells all who wait that there will be no answer.
+    /// Tells all waiters that there will be no answer.
     pub(crate) fn refuse_all(mut self, reason: &Arc<str>) {
         let unanswered = self.pending.drain().map(|(_, reply)| reply);
         for reply in self.answers.drain(..).map(|(reply, _)| reply).chain(unanswered) {
@@ -543,7 +543,7 @@ impl Driver {
     }
 }
 
-/// Makes a failure of a panic. Whatever was being changed must be dropped afterwards.
+/// Turns a panic into a failure. The changed state must be dropped afterwards.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Broken>) -> Result<T, Broken> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -552,7 +552,7 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Broken>) -> Result<T, 
     })
 }
 
-/// The jobs that an answer gives to a worker.
+/// The jobs in an answer to a worker.
 fn jobs_in(reply: &Reply) -> Option<Vec<JobLease>> {
     let Ok(Answer::Jobs(jobs)) = reply else { return None };
     let lease =

@@ -1,8 +1,8 @@
-//! What several servers know, put together: an instance that they control in parts, and lists.
+//! Merges the views of several servers: an instance that they control in parts, and lists.
 //!
-//! Invariant: what happened is never taken back. Of each step the account that is furthest along
-//! counts, of each data element the one with the most versions, whoever gave it. A page of a list
-//! leaves nothing out between its first entry and where the next one begins.
+//! Invariant: progress is never lost. Of each step the most advanced view counts, of each data
+//! element the one with the most versions, whichever server has it. A page of a list has no gap
+//! between its first entry and the start of the next page.
 
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use legwork_model::id::{InstanceId, ServerId};
 
 type Account = (Arc<str>, Instance);
 
-/// One account out of those of several servers, the same whichever of them puts them together.
+/// Merges the views of several servers; the result does not depend on the server that merges.
 pub(crate) fn together(starter: Option<&Arc<str>>, own: Account, others: Vec<Account>) -> Instance {
     let rank = |name: &Arc<str>| (starter != Some(name), name.clone());
     let mut first = own;
@@ -31,17 +31,17 @@ pub(crate) fn together(starter: Option<&Arc<str>>, own: Account, others: Vec<Acc
     rest.sort_by_key(|(name, _)| rank(name));
     let (_, mut all) = first;
     rest.into_iter().for_each(|(server, account)| add(&mut all, account, &server));
-    // Where it was started it has been all the time.
+    // An instance has always been at the server where it was started.
     all.elsewhere.retain(|one| Some(&one.server) != starter || one.waiting > 0);
     all.elsewhere.sort_by(|a, b| a.server.cmp(&b.server));
     all
 }
 
-/// Adds what another server knows. Where both know as much of a step, the server that controls it
-/// knows best; else the account that is there already counts.
+/// Merges the view of another server. If both know equally much of a step, the server that controls
+/// it knows best; else the present view stays.
 fn add(all: &mut Instance, other: Instance, server: &str) {
     if other.summary.process != all.summary.process || other.nodes.len() != all.nodes.len() {
-        // Of another version of this software, or another instance: nothing to learn from it.
+        // Of another version of this software, or another instance: nothing to merge.
         return;
     }
     let ends = |state: InstanceState| match state {
@@ -81,15 +81,15 @@ fn add(all: &mut Instance, other: Instance, server: &str) {
     all.summary.incidents = count_incidents(&all.nodes);
 }
 
-/// The servers that an account names.
+/// The servers that a view names.
 pub(crate) fn named(account: &Instance) -> impl Iterator<Item = Arc<str>> {
     account.elsewhere.iter().map(|elsewhere| elsewhere.server.clone())
 }
 
-/// One page of the instances of all servers, newest first. Of an instance that several have a part
-/// in, the account of the server that started it counts, and the incidents of all.
+/// One page of the instances of all servers, newest first. Of an instance at several servers, the
+/// view of the server that started it counts, with the incidents of all.
 pub(crate) fn instances(pages: Vec<(ServerId, InstanceList)>, limit: usize) -> InstanceList {
-    // Each server has told all it has down to where its next page begins.
+    // Each server has listed everything down to the start of its next page.
     let cut: Option<InstanceId> = pages.iter().filter_map(|(_, page)| next(&page.next)).max();
     let all = pages.into_iter().flat_map(|(server, page)| {
         let account = move |one: InstanceSummary| (one.instance.server() != server, one);
@@ -110,7 +110,7 @@ pub(crate) fn instances(pages: Vec<(ServerId, InstanceList)>, limit: usize) -> I
     InstanceList { instances, next: next.map(|id| id.to_string()), unreachable: Vec::new() }
 }
 
-/// One page of the incidents of all servers, in the order of their instances, none of which is
+/// One page of the incidents of all servers, in the order of their instances; no instance is
 /// divided between two pages.
 pub(crate) fn incidents(pages: Vec<(ServerId, IncidentList)>, limit: usize) -> IncidentList {
     let cut: Option<InstanceId> = pages.iter().filter_map(|(_, page)| next(&page.next)).min();
@@ -127,7 +127,7 @@ pub(crate) fn incidents(pages: Vec<(ServerId, IncidentList)>, limit: usize) -> I
     IncidentList { incidents, next: next.map(|id| id.to_string()), unreachable: Vec::new() }
 }
 
-/// Where the next page begins.
+/// The start of the next page.
 fn next(cursor: &Option<String>) -> Option<InstanceId> {
     cursor.as_ref()?.parse().ok()
 }
@@ -136,7 +136,7 @@ fn count_incidents(nodes: &[Node]) -> u32 {
     nodes.iter().filter(|node| node.incident.is_some()).count() as u32
 }
 
-/// Which of two accounts of a step is further along.
+/// Compares the progress of two views of a step.
 fn progress(a: &Node, b: &Node) -> Ordering {
     let rank = |node: &Node| match node.state {
         NodeState::NotActivated => 0,
@@ -256,7 +256,7 @@ mod tests {
             }
             (Arc::from(server), account)
         };
-        // The lab controls the steps, and alone knows how often they were tried.
+        // The lab controls the steps, and only it knows the number of attempts.
         let [north, lab, ward] =
             [tried("north", "lab", 0), tried("lab", "lab", 2), tried("ward", "lab", 0)];
         let starter = Some(&north.0);
@@ -269,7 +269,7 @@ mod tests {
         }
     }
 
-    /// A page of a server: instances by their numbers, and where the next page begins.
+    /// A page of a server: instances by number, and the start of the next page.
     fn page(server: u16, numbers: &[u128], next: Option<u128>) -> (ServerId, InstanceList) {
         let one = |number: &u128| InstanceSummary {
             instance: InstanceId(*number),
@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(numbers(&instances(all(), 2)), (vec![9, 8], Some(8)));
         let last = vec![page(0, &[3], None), page(1, &[1], None)];
         assert_eq!(numbers(&instances(last, 2)), (vec![3, 1], None));
-        // A page that found nothing and goes on.
+        // An empty page that goes on.
         let none = vec![page(0, &[], Some(4)), page(1, &[6, 2], None)];
         assert_eq!(numbers(&instances(none, 2)), (vec![6], Some(4)));
     }

@@ -1,7 +1,7 @@
-//! Figures of what comes and goes: executors, and types of jobs that wait.
+//! Metrics with a changing set of series: executors, and types of waiting jobs.
 //!
-//! Invariant: they are gathered when somebody asks and kept nowhere, so that of an executor that was
-//! taken out nothing is left. However many there are, the answer stays within bounds.
+//! Invariant: they are gathered per request and not kept, so that a removed executor leaves no series.
+//! The answer is bounded, whatever the number of executors.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use crate::convert;
 use crate::gate::Gate;
 
-/// So many executors of a server are shown, the first ones by name.
+/// The most executors per server, first by name.
 const EXECUTORS_MAX: usize = 1_000;
-/// So many series of an executor and a type it has had to do with, each with all its figures.
+/// The most pairs of executor and type, each with all its series.
 const TYPES_MAX: usize = 10_000;
-/// Few enough that the thread that decides is not held up.
+/// Small enough not to delay the drive thread.
 const PAGE: usize = 100;
 
 const METADATA: Metadata<'static> = Metadata::new("legwork", Level::INFO, Some("legwork_server"));
@@ -30,7 +30,7 @@ const ANSWERS: &str = "legwork_executor_answers_total";
 const TIMEOUTS: &str = "legwork_executor_timeouts_total";
 const FAILURES: &str = "legwork_executor_failures_total";
 
-/// What is shown of one answer.
+/// The series of one answer.
 pub(crate) struct Figures {
     recorder: PrometheusRecorder,
 }
@@ -58,7 +58,8 @@ impl Figures {
         Self { recorder }
     }
 
-    /// Those of one server; `own` are labels that name it. What it does not answer is left out.
+    /// Gathers the series of one server; `own` are the labels that name it. Unanswered requests are left
+    /// out.
     pub(crate) async fn gather(&self, gate: &Gate, own: &[Label]) {
         let (mut after, mut executors_left, mut types_left) = (None, EXECUTORS_MAX, TYPES_MAX);
         while executors_left > 0 && types_left > 0 {
@@ -121,7 +122,8 @@ fn of_type(job: &str) -> Label {
     Label::new("type", job.to_owned())
 }
 
-/// Whether an executor has had to do with a type: whoever could do a hundred and does one has one series.
+/// Whether an executor has been involved with a type: one that could do a hundred types and does one has
+/// one series.
 fn is_used(one: &ExecutorTypeState) -> bool {
     one.outstanding > 0 || one.answers > 0 || one.timeouts > 0 || one.failures > 0
 }

@@ -1,7 +1,7 @@
-//! The way from a handler to the site and back.
+//! The path from a handler to the site and back.
 //!
-//! Invariant: every request put in is answered or cancelled once; a caller who goes away while
-//! waiting leaves nothing behind.
+//! Invariant: every request is answered or cancelled once; a caller who goes away while waiting
+//! leaves nothing behind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -37,14 +37,14 @@ impl Gate {
         Self { queue, status, next_id, waiting, waiting_max, stopping }
     }
 
-    /// Asks the site something that it answers at once.
+    /// A request that the site answers at once.
     pub(crate) async fn ask(&self, credential: Credential, request: Request) -> Result<Answer> {
         let (id, reply) = self.put(credential, request)?;
         let mut waiting = Waiting { queue: &self.queue, id, reply: Some(reply), is_patient: false };
         answer(waiting.received().await)
     }
 
-    /// Asks something that the site may answer later. `None` if the server stops meanwhile.
+    /// A request that the site may answer later. `None` if the server stops meanwhile.
     pub(crate) async fn ask_patiently(
         &self,
         credential: Credential,
@@ -64,7 +64,7 @@ impl Gate {
         }
         self.queue.push_beyond_limit(Message::Cancel(id));
         drop(place);
-        // Either the answer was on its way, or the drive thread now forgets about it.
+        // Either the answer was on its way, or the drive thread now drops the request.
         match waiting.received().await {
             Ok(received) => answer(Ok(received)).map(Some),
             Err(_) => Ok(None),
@@ -135,7 +135,7 @@ pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stopping| *stopping).await;
 }
 
-/// One of the limited places for those who wait.
+/// A slot for a waiting request.
 struct Place<'g>(&'g AtomicUsize);
 
 impl<'g> Place<'g> {
@@ -163,13 +163,13 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Takes the question back when its asker goes away, or the answer if that has come already.
+/// Cancels the request if its caller goes away, or returns an answer that has come already.
 struct Waiting<'g> {
     queue: &'g Queue<Message>,
     id: RequestId,
     /// Until the answer was received.
     reply: Option<oneshot::Receiver<Reply>>,
-    /// It may be answered later: then there is something to be forgotten.
+    /// It may be answered later: then it must be cancelled.
     is_patient: bool,
 }
 
@@ -177,7 +177,7 @@ impl Waiting<'_> {
     async fn received(&mut self) -> std::result::Result<Reply, oneshot::error::RecvError> {
         let received = match &mut self.reply {
             Some(reply) => reply.await,
-            // Nobody asks twice.
+            // Received once only.
             None => return std::future::pending().await,
         };
         self.reply = None;
@@ -188,10 +188,10 @@ impl Waiting<'_> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let Some(mut reply) = self.reply.take() else { return };
-        // What comes from here on the drive thread notices itself.
+        // The drive thread notices by itself that later answers have no receiver.
         reply.close();
         match reply.try_recv() {
-            Ok(unheard) => self.queue.push_beyond_limit(Message::Unheard(unheard)),
+            Ok(unheard) => self.queue.push_beyond_limit(Message::Undelivered(unheard)),
             Err(_) if self.is_patient => {
                 self.queue.push_beyond_limit(Message::Cancel(self.id));
             }
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_caller_did_not_wait_for_is_taken_back_or_was_answered_in_vain() {
+    fn an_abandoned_request_is_cancelled_or_its_answer_returned() {
         let queue = Arc::new(Queue::new(10));
         let status = Arc::new(Status::new());
         status.enter(Phase::Ready);
@@ -231,7 +231,7 @@ mod tests {
             drop(asking);
             let told = taken(&queue).pop_front();
             match is_answered {
-                true => assert!(matches!(told, Some(Message::Unheard(Ok(Answer::Jobs(_)))))),
+                true => assert!(matches!(told, Some(Message::Undelivered(Ok(Answer::Jobs(_)))))),
                 false => assert!(matches!(told, Some(Message::Cancel(_)))),
             }
         }

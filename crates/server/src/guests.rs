@@ -1,8 +1,8 @@
 //! The guests of a process: the logical servers that it holds besides its own.
 //!
-//! Invariant: those that the topology puts here are held as long as it says so; with a shared store
-//! those besides whose lease was won here, until their own process wants them back or another one
-//! has them. One that cannot be held is tried for again; the others go on.
+//! Invariant: servers that the topology places here are held as long as it says so; with a shared
+//! store also those whose lease was won here, until their own process wants them back or another
+//! one has them. A server that cannot be held is retried; the others go on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use crate::config::StoreChoice;
 use crate::core::{Away, Core, Opening, Process};
 use crate::gate::stopped;
-use crate::movers::Movers;
+use crate::incoming::IncomingServers;
 use crate::moving::{Origin, Progress, StoreReply, StoreRequest};
 use crate::notes::Note;
 use crate::peer::{Links, Moving, Twin, Unprepared, Wish};
@@ -24,17 +24,17 @@ use crate::published::{api_of, outdated};
 use crate::status::{Phase, Status};
 use crate::takeover::{self, Turns};
 
-/// How long to wait before a store that could not be opened is tried again.
+/// The pause before a store that could not be opened is retried.
 const PAUSE: Duration = Duration::from_secs(5);
-/// The same for one that another process holds.
+/// The same for a server that another process holds.
 const HELD_PAUSE: Duration = Duration::from_millis(500);
-/// How often it is looked after what a change brings here.
+/// How often to check the servers that a change moves here.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often a process that has a server of this one is asked to give it back, and how long it has
-/// to answer.
+/// How often the holder of one of this process's servers is asked to give it back, and how long it
+/// has to answer.
 const ASKING: Duration = Duration::from_secs(1);
 
-/// Whoever keeps the guests of a process.
+/// The task that manages the guests of a process.
 pub(crate) struct Guests {
     stop: watch::Sender<bool>,
     settled: watch::Receiver<bool>,
@@ -53,15 +53,15 @@ impl Guests {
             taken: BTreeMap::new(),
             turns: Turns::default(),
             wanted_back: BTreeMap::new(),
-            movers: Movers::default(),
+            incoming: IncomingServers::default(),
         };
         let task = tokio::spawn(keeper.run(settle, stopping));
         Self { stop, settled, own, task }
     }
 
-    /// Waits until those that were to be held at first are, and take requests.
+    /// Waits until the initial guests are held and take requests.
     pub(crate) async fn until_ready(&self) {
-        // An error means that the keeper is gone.
+        // An error means that the task is gone.
         drop(self.settled.clone().wait_for(|settled| *settled).await);
         for links in self.own.host.all() {
             if let Some(app) = links.app() {
@@ -89,13 +89,13 @@ struct Keeper {
     process: Arc<Process>,
     own: Arc<Links>,
     held: BTreeMap<Arc<str>, Core>,
-    /// Those that were taken over, since when.
+    /// Servers taken over, since when.
     taken: BTreeMap<Arc<str>, Instant>,
     turns: Turns,
-    /// Those that another process has and that belong here.
+    /// Servers that belong here and that another process has.
     wanted_back: BTreeMap<Arc<str>, JoinHandle<()>>,
-    /// Those that a change brings here.
-    movers: Movers,
+    /// Servers that a change moves here.
+    incoming: IncomingServers,
 }
 
 impl Keeper {
@@ -111,14 +111,14 @@ impl Keeper {
         self.reclaim_own();
         let (mut is_apart, mut told_outdated) = (false, None);
         loop {
-            // In this order: the topology that ends a change is told before its end is.
+            // In this order: the topology that ends a change is published before its end is.
             let change = moving.borrow_and_update().clone();
             let now = topology.borrow_and_update().topology.clone();
             self.tell_apart(&now, &mut is_apart);
             if change.is_none() {
                 self.tell_outdated(&now, &mut told_outdated);
             }
-            self.movers.follow(&self.process, &self.own, change.as_deref());
+            self.incoming.follow(&self.process, &self.own, change.as_deref());
             let is_done = self.follow(&now, change.as_deref()).await;
             settle.send_replace(true);
             tokio::select! {
@@ -127,7 +127,7 @@ impl Keeper {
                 changed = topology.changed() => if changed.is_err() { break },
                 () = tokio::time::sleep(HELD_PAUSE), if !is_done => {}
                 Some(wish) = wishes.recv() => match wish {
-                    // Whoever wished may have gone.
+                    // The requester may be gone.
                     Wish::Release { server, done } => drop(done.send(self.release(server).await)),
                     Wish::Prepare { server, done } => drop(done.send(self.prepare(&server))),
                 },
@@ -149,7 +149,7 @@ impl Keeper {
         }
     }
 
-    /// Says once that nobody can go on for the servers of this process.
+    /// Logs once that no process can take over the servers of this one.
     fn tell_apart(&self, topology: &Topology, was_apart: &mut bool) {
         let store = &self.process.config.store;
         let is_apart = takeover::is_apart(topology, &self.own.name, store);
@@ -162,10 +162,10 @@ impl Keeper {
         *was_apart = is_apart;
     }
 
-    /// Says once that people and programs are sent to where this process does not listen.
+    /// Logs once that clients are directed to an address where this process does not listen.
     fn tell_outdated(&self, topology: &Topology, told: &mut Option<SocketAddr>) {
         let (config, name) = (&self.process.config, &self.own.name);
-        // Before it has joined, it knows no more than the file says.
+        // Before it has joined, it knows no more than the file.
         if self.own.seat().is_none() || self.own.host.held(name).is_none() {
             return;
         }
@@ -186,7 +186,7 @@ impl Keeper {
     fn wishes(&self) -> mpsc::Receiver<Wish> {
         let wishes = &self.process.wishes;
         let wishes = wishes.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // There is one keeper.
+        // There is one manager.
         wishes.unwrap_or_else(|| mpsc::channel(1).1)
     }
 
@@ -195,10 +195,11 @@ impl Keeper {
         if self.own.host.held(server).is_some() {
             return Ok(Progress { is_close: true, ..Progress::default() });
         }
-        self.movers.prepare(&self.process, &self.own, server)
+        self.incoming.prepare(&self.process, &self.own, server)
     }
 
-    /// Holds what the topology puts here and what was taken over; whether all is held now.
+    /// Holds the servers that the topology places here and those taken over; returns whether all
+    /// are held now.
     async fn follow(&mut self, topology: &Topology, moving: Option<&Moving>) -> bool {
         let over: Vec<Arc<str>> = self
             .held
@@ -211,7 +212,7 @@ impl Keeper {
             self.stop(&name).await;
         }
         let mut placed = guests(topology, &self.own.name);
-        // The one that ends the change has to be here for that.
+        // The server that ends the change must be here for that.
         placed.extend(moving.and_then(|moving| self.registrar_here(topology, moving)));
         self.taken.retain(|name, _| !placed.contains(name));
         let gone: Vec<Arc<str>> = self
@@ -221,7 +222,7 @@ impl Keeper {
             .cloned()
             .collect();
         for name in gone {
-            tracing::info!(server = %name, "it is no guest of this process any more");
+            tracing::info!(server = %name, "the server is no longer a guest of this process");
             self.stop(&name).await;
         }
         let mut is_done = true;
@@ -234,12 +235,13 @@ impl Keeper {
         is_done
     }
 
-    /// The server that writes the catalog, if a change brings it here.
+    /// The registrar, if a change moves it here.
     fn registrar_here(&self, topology: &Topology, moving: &Moving) -> Option<Arc<str>> {
         let registrar = topology.registrar().filter(|id| moving.servers.contains(id))?;
         let own = moving.next.server_named(&self.own.name)?;
         let server = moving.next.server(registrar)?;
-        let is_here = server.host == Some(own) && self.movers.may_open(&self.process, &server.name);
+        let is_here =
+            server.host == Some(own) && self.incoming.may_open(&self.process, &server.name);
         is_here.then(|| server.name.clone())
     }
 
@@ -251,21 +253,21 @@ impl Keeper {
 
     async fn start(&mut self, name: &Arc<str>) -> bool {
         let opening = match Opening::of(&self.process.store(Some(name)), Some(name)) {
-            // What is not here as a whole is on its way, or was here before.
+            // An incomplete store is on its way, or was here before.
             Ok(opening) if matches!(opening.notes.last(), Note::Coming | Note::Gone) => {
                 self.turns.pause(name, Instant::now() + HELD_PAUSE);
                 return false;
             }
             Ok(opening) => opening,
             Err(error) => {
-                tracing::error!(server = %name, reason = %error, "a guest cannot be held");
+                tracing::error!(server = %name, reason = %error, "cannot hold a guest");
                 self.turns.pause(name, Instant::now() + PAUSE);
                 return false;
             }
         };
         match Core::start(&self.process, Some(name.clone()), opening).await {
             Ok(core) => {
-                tracing::info!(server = %name, "it is held by this process too");
+                tracing::info!(server = %name, "this process holds the server now");
                 self.held.insert(name.clone(), core);
                 self.turns.go_on(name);
                 if let Some(asking) = self.wanted_back.remove(name) {
@@ -274,7 +276,7 @@ impl Keeper {
                 true
             }
             Err(crate::Error::Store(legwork_store::Error::LeaseHeld { holder, .. })) => {
-                tracing::info!(server = %name, holder, "another process holds it");
+                tracing::info!(server = %name, holder, "another process holds the server");
                 self.turns.pause(name, Instant::now() + HELD_PAUSE);
                 if guests(&self.own.topology(), &self.own.name).contains(name) {
                     self.reclaim(name);
@@ -283,7 +285,7 @@ impl Keeper {
             }
             Err(error) => {
                 tracing::error!(
-                    server = %name, reason = %error, "a guest cannot be held; it is tried again"
+                    server = %name, reason = %error, "cannot hold a guest; retrying"
                 );
                 self.turns.pause(name, Instant::now() + PAUSE);
                 false
@@ -291,7 +293,7 @@ impl Keeper {
         }
     }
 
-    /// Takes over what nobody holds, if it is this process's turn.
+    /// Takes over free servers, if it is this process's turn.
     async fn take_over(
         &mut self,
         leases: &[legwork_store::postgres::LeaseInfo],
@@ -307,14 +309,14 @@ impl Keeper {
             let begun = Instant::now();
             if self.start(&name).await {
                 tracing::warn!(
-                    server = %name, ms = begun.elapsed().as_millis(), "it was taken over: nobody held it"
+                    server = %name, ms = begun.elapsed().as_millis(), "taken over: its lease was free"
                 );
                 self.taken.insert(name, Instant::now());
             }
         }
     }
 
-    /// Gives back what was taken over.
+    /// Gives a taken-over server back.
     async fn release(&mut self, server: Arc<str>) -> Result<(), String> {
         let now = Instant::now();
         let least = self.turns.hold(&server, self.process.config.takeover_hold, now);
@@ -322,14 +324,14 @@ impl Keeper {
         if now.saturating_duration_since(*since) < least {
             return Err(format!("it was taken over less than {} s ago", least.as_secs()));
         }
-        tracing::info!(%server, "it is given back to its own process");
+        tracing::info!(%server, "giving the server back to its own process");
         self.taken.remove(&server);
         self.turns.give_back(&server, now);
         self.stop(&server).await;
         Ok(())
     }
 
-    /// Asks for a guest of this process that another one has.
+    /// Requests a guest of this process from its holder.
     fn reclaim(&mut self, name: &Arc<str>) {
         if self.wanted_back.contains_key(name) {
             return;
@@ -342,7 +344,7 @@ impl Keeper {
         self.wanted_back.insert(name.clone(), tokio::spawn(asking));
     }
 
-    /// Asks for the process's own server whenever another one has it.
+    /// Requests the process's own server whenever another one holds it.
     fn reclaim_own(&mut self) {
         let own = self.own.clone();
         let asking = async move {
@@ -352,7 +354,7 @@ impl Keeper {
     }
 }
 
-/// Asks the process that holds a server to give it up, as long as it is wanted.
+/// Asks the holder of a server to give it up, as long as it is wanted.
 async fn ask(links: &Arc<Links>, is_wanted: impl Fn() -> bool) {
     let mut asks = tokio::time::interval(ASKING);
     loop {
@@ -363,12 +365,12 @@ async fn ask(links: &Arc<Links>, is_wanted: impl Fn() -> bool) {
         let mut twin = Twin::new(links.clone());
         let answer = tokio::time::timeout(ASKING, twin.ask(StoreRequest::Release)).await;
         if let Ok(Ok(StoreReply::NotNow(reason))) = answer {
-            tracing::debug!(server = %links.name, reason, "it is not given back yet");
+            tracing::debug!(server = %links.name, reason, "the server is not given back yet");
         }
     }
 }
 
-/// Waits until the leases were looked at again; without a shared store for ever.
+/// Waits until the leases were read again; without a shared store forever.
 async fn changed<T>(watched: &mut Option<watch::Receiver<T>>) {
     let is_new = match watched {
         Some(watched) => watched.changed().await.is_ok(),
@@ -379,7 +381,7 @@ async fn changed<T>(watched: &mut Option<watch::Receiver<T>>) {
     }
 }
 
-/// The servers that a topology puts into the process of this one.
+/// The servers that a topology places in the process of this one.
 fn guests(topology: &Topology, own: &str) -> BTreeSet<Arc<str>> {
     let own = topology.server_named(own);
     let here =

@@ -1,7 +1,7 @@
-//! Ids and secrets, drawn at random, and the hashes of idempotency keys.
+//! Random ids and secrets, and the hashes of idempotency keys.
 //!
-//! Invariant: ids of instances drawn later by one server sort after those drawn before; the same key
-//! for the same process always gives the same stream.
+//! Invariant: ids of instances generated later by one server sort after earlier ones; the same key for the
+//! same process always gives the same stream.
 
 use std::hash::BuildHasher;
 use std::sync::{Mutex, PoisonError};
@@ -14,8 +14,8 @@ use legwork_model::time::Timestamp;
 use legwork_placement::{Chain, Map, Sequence, Topology};
 use rustc_hash::FxBuildHasher;
 
-/// How many sequences of spreads there are. Processes beyond that share one: together they are
-/// spread as well, each of them a little less so.
+/// The number of sequences of spreads. Processes beyond that share one: they are divided evenly together,
+/// each of them a little less so.
 const SEQUENCES: usize = 1_024;
 
 #[derive(Debug)]
@@ -25,17 +25,16 @@ pub(crate) struct Ids {
 
 #[derive(Debug)]
 struct Drawing {
-    /// The moment and what tells apart within it, of the last id.
+    /// The moment and the counter of the last id.
     last: u128,
-    /// The epoch of the topology that was last drawn under, and the latest moment in it from which
-    /// on weights count.
+    /// The epoch of the last used topology, and the latest moment in it from which on weights apply.
     epoch: u32,
     after: u64,
-    /// By a hash of the process; begun when they are first needed.
+    /// By a hash of the process; created on first use.
     sequences: Box<[Option<Sequence>]>,
 }
 
-/// There is no randomness to be had from the system.
+/// The operating system gives no random numbers.
 #[derive(Debug, thiserror::Error)]
 #[error("the system gives no random numbers: {0}; check that /dev/urandom can be read")]
 pub(crate) struct NoRandomness(getrandom::Error);
@@ -47,7 +46,7 @@ impl Default for Ids {
     }
 }
 
-/// Who draws ids: this server, alone or among others.
+/// The server that generates ids, alone or in a cluster.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Front<'a> {
     pub(crate) here: ServerId,
@@ -55,8 +54,8 @@ pub(crate) struct Front<'a> {
 }
 
 impl Ids {
-    /// An id for a new instance of a process. It tells the server that the instance is to be
-    /// started at: this one or another of the same domain.
+    /// An id for a new instance of a process. It determines the server at which the instance starts: this one
+    /// or another of the same domain.
     pub(crate) fn draw(
         &self,
         now: Timestamp,
@@ -78,8 +77,7 @@ impl Ids {
         self.drawing.lock().unwrap_or_else(PoisonError::into_inner).id(now, front, spread)
     }
 
-    /// An id for an instance that is to be started at this very server of the domain; `None` if it
-    /// has no weight.
+    /// An id for an instance that starts at this very server of the domain; `None` if it has no weight.
     pub(crate) fn draw_at(
         &self,
         now: Timestamp,
@@ -118,11 +116,11 @@ impl Drawing {
         let Front { here, topology } = front;
         let created_ms = self.next_moment(now, topology)?;
         let id = |server| InstanceId::new(created_ms, self.last as u32, spread, server);
-        // Who it is started by makes no difference to who that is.
+        // The starter follows from the spread alone, not from the server number in the id.
         Ok(id(topology.and_then(|topology| topology.starter(here, id(here))).unwrap_or(here)))
     }
 
-    /// Goes on to the next id: the moment it tells, in milliseconds.
+    /// Advances to the next id; returns its moment, in milliseconds.
     fn next_moment(
         &mut self,
         now: Timestamp,
@@ -130,24 +128,24 @@ impl Drawing {
     ) -> Result<u64, NoRandomness> {
         if let Some(topology) = topology.filter(|topology| topology.epoch != self.epoch) {
             let chains = topology.domains.iter().map(|domain| &domain.chain);
-            // Where weights count from a moment on, what begins now counts as begun after it,
-            // however far behind the clock of this server is.
+            // Where weights apply from a moment on, a new id counts as created after it, even if the clock of
+            // this server is behind.
             self.after = chains.filter_map(Chain::latest_since).max().unwrap_or_default();
             self.epoch = topology.epoch;
         }
         let millis = u128::from(now.0.unsigned_abs().max(self.after.saturating_add(1)));
-        // Within a millisecond ids count up: that keeps their order and saves the random numbers.
+        // Within a millisecond ids count up: that keeps their order and saves random numbers.
         self.last = if millis <= self.last >> InstanceId::TIE_BITS {
             self.last + 1
         } else {
-            // Half of all numbers are left to count up to.
+            // Half of the range is left for counting.
             millis << InstanceId::TIE_BITS | u128::from(u32::from_le_bytes(random()?) >> 1)
         };
         Ok((self.last >> InstanceId::TIE_BITS) as u64)
     }
 }
 
-/// The stream that tells which instance of the process this key has started.
+/// The stream that records which instance of the process this key has started.
 pub(crate) fn key_stream(process: &str, key: &str) -> StreamId {
     let hash = framed_hash(&[b"start", process.as_bytes(), key.as_bytes()]);
     let mut id = [0; 16];
@@ -155,17 +153,17 @@ pub(crate) fn key_stream(process: &str, key: &str) -> StreamId {
     StreamId::of_key(u128::from_be_bytes(id))
 }
 
-/// The spread of the instance that a key starts: whoever is asked, the same servers are concerned.
+/// The spread of the instance that a key starts: the same servers are concerned, whichever server is asked.
 pub(crate) fn key_spread(stream: StreamId) -> u32 {
     stream.0 as u32
 }
 
-/// Tells a repetition of a start from another start under the same key: by what it asks for, however
-/// that is written. How long the caller would wait is no part of it.
+/// Distinguishes a repeated start from another start under the same key, by its content, however it is
+/// written. The caller's wait time does not count.
 pub(crate) fn start_digest(start: &StartRequest) -> serde_json::Result<u64> {
     let StartRequest { process, version, data, agent, wait_ms: _, deadline } = start;
-    // Objects are sorted by their keys. Digests are stored: that of a start without a deadline is what it was
-    // before there were any.
+    // Objects are sorted by key. Digests are stored: that of a start without a deadline is the same as before
+    // deadlines existed.
     let content = match deadline {
         None => serde_json::to_vec(&(process, version, data, agent))?,
         Some(deadline) => serde_json::to_vec(&(process, version, data, agent, deadline))?,
@@ -193,12 +191,12 @@ fn first_bytes(hash: &blake3::Hash) -> u64 {
     u64::from_be_bytes(digest)
 }
 
-/// A number that no other life of the site has.
+/// A number that no other incarnation of the site has.
 pub(crate) fn draw_life() -> Result<u64, NoRandomness> {
     random().map(u64::from_le_bytes)
 }
 
-/// What every token begins with, so that one is recognised where it has leaked to.
+/// The prefix of every token, so that a leaked one is recognised.
 const TOKEN_PREFIX: &str = "lw_";
 
 /// A new secret and its hash.
@@ -213,7 +211,7 @@ pub(crate) fn draw_token() -> Result<(String, [u8; 32]), NoRandomness> {
     Ok((token, hash))
 }
 
-/// A plain hash is enough: the secret has 256 random bits, nobody guesses it.
+/// A plain hash suffices: the secret has 256 random bits and cannot be guessed.
 pub(crate) fn hash_token(token: &str) -> [u8; 32] {
     *blake3::hash(token.as_bytes()).as_bytes()
 }
@@ -224,7 +222,7 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], NoRandomness> {
     Ok(bytes)
 }
 
-/// Each part with its length: no two lists of parts give the same bytes.
+/// Each part is preceded by its length: no two lists of parts give the same bytes.
 fn framed_hash(parts: &[&[u8]]) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
     for part in parts {
@@ -323,7 +321,7 @@ mod tests {
             let id = ids.draw_with(Timestamp(1), front, key_spread(stream)).unwrap();
             assert_eq!((id.spread(), id.server()), (key_spread(stream), ServerId(1)));
         }
-        // The servers along the chain of a key are asked in turn: it may never change.
+        // The servers along the chain of a key are asked in turn: it must never change.
         assert_eq!(key_spread(stream), 0xF491_C9DC);
     }
 
@@ -337,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_is_the_same_however_it_is_written_and_however_long_somebody_waits() {
+    fn a_start_is_the_same_in_any_notation_and_with_any_wait() {
         let digest = |text: &str| start_digest(&serde_json::from_str(text).unwrap()).unwrap();
         let start = digest(r#"{"process": "loan", "data": {"a": 1, "b": {"c": 2, "d": 3}}}"#);
         for same in [

@@ -1,8 +1,8 @@
-//! A logical server in a shared database: its lease is taken, kept and given back.
+//! A logical server in a shared database: its lease is acquired, renewed and released.
 //!
-//! Invariant: the store is open only under a lease of this process, and `may_answer` is true only while
-//! nobody else can have that lease. Another opener of the same server waits until this one is dropped, has
-//! died or has not renewed for the time of a lease.
+//! Invariant: the store is open only under a lease of this process, and `may_answer` is true only while no
+//! other process can have that lease. Another opener of the same server waits until this one is dropped,
+//! has died or has not renewed for the duration of a lease.
 
 use std::fs;
 use std::io::Write;
@@ -18,24 +18,24 @@ use legwork_store::{
 use crate::backend::{Backend, Backup, Doubt};
 use crate::config::DatabaseUrl;
 
-/// Opens the store of one server again and again, under one lease as long as nobody takes it.
+/// Opens the store of one server repeatedly, under one lease as long as it is not lost.
 pub(crate) struct Tenant {
     url: DatabaseUrl,
     server: String,
     held: Option<Lease>,
 }
 
-/// A lease that is kept.
+/// A lease with its renewal.
 struct Lease {
     keeping: Keeping,
     held: Held,
     doubt: Listener,
 }
 
-/// Who wants to know that the lease has run out or is another's.
+/// Called when the lease has expired or was lost.
 type Listener = Arc<Mutex<Option<Doubt>>>;
 
-/// The store with the lease it is open under.
+/// The store with its lease.
 struct Leased {
     store: Postgres,
     held: Held,
@@ -49,7 +49,7 @@ impl Tenant {
 
     pub(crate) fn open(&mut self) -> Result<Arc<dyn Backend>, Error> {
         let shared = self.url.shared()?;
-        // What another one has taken is neither kept nor given back.
+        // A lost lease is neither renewed nor released.
         self.held.take_if(|lease| lease.held.is_lost());
         let lease = match self.held.take() {
             Some(lease) => lease,
@@ -80,7 +80,7 @@ fn take(shared: &Shared, server: &str) -> Result<Lease, Error> {
     let holder = holder();
     let held = match shared.acquire(server, &holder, LEASE) {
         Err(Error::LeaseHeld { holder: other, .. }) if is_dead(&other) => {
-            // It died without a word, and on this machine that is known for certain.
+            // It died without releasing, and on this machine that is certain.
             let leases = shared.leases()?;
             let dead = leases.iter().find(|lease| lease.server == server && lease.holder == other);
             if let Some(dead) = dead {
@@ -128,7 +128,7 @@ impl Backend for Leased {
 
     fn when_in_doubt(&self, doubt: Doubt) {
         *self.doubt.lock().unwrap_or_else(PoisonError::into_inner) = Some(doubt.clone());
-        // It may have happened before there was anybody to tell.
+        // It may have happened before the callback was set.
         if self.may_answer().is_err() {
             doubt();
         }
@@ -177,8 +177,8 @@ impl EventStore for Leased {
     }
 }
 
-/// This process, for people and for others on the same machine:
-/// `HOST, process PID (BOOT.NAMESPACE.START)`.
+/// This process, for people and for others on the same machine: `HOST, process PID
+/// (BOOT.NAMESPACE.START)`.
 pub(crate) fn holder() -> String {
     let host = read("/proc/sys/kernel/hostname").unwrap_or_else(|| "a machine".to_owned());
     let pid = std::process::id();
@@ -189,8 +189,8 @@ pub(crate) fn holder() -> String {
     }
 }
 
-/// Whether a holder is known for certain to have died: it was on this machine since it was last
-/// booted, saw the same processes as this one, and is not among them, of which none is hidden.
+/// Whether a holder has certainly died: it ran on this machine in the same boot and the same PID
+/// namespace, and is not among the processes, none of which is hidden.
 pub(crate) fn is_dead(holder: &str) -> bool {
     is_dead_by(holder, read("/proc/self/mountinfo").as_deref())
 }
@@ -207,7 +207,7 @@ fn is_dead_by(holder: &str, mounts: Option<&str>) -> bool {
     is_here && mounts.is_some_and(|mounts| !hides(mounts)) && started(pid) != Some(since)
 }
 
-/// Whether the processes of others may be hidden from this one: `/proc` is mounted with `hidepid`, as
+/// Whether processes of other users may be hidden from this one: `/proc` is mounted with `hidepid`, as
 /// `ProtectProc=` of systemd does.
 fn hides(mounts: &str) -> bool {
     // `number parent device root place options ... - kind source options`, the last ones its own.
@@ -219,7 +219,7 @@ fn hides(mounts: &str) -> bool {
     })
 }
 
-/// This boot of the machine, and which processes can be seen.
+/// This boot of the machine, and the PID namespace.
 fn machine() -> Option<String> {
     let boot = read("/proc/sys/kernel/random/boot_id")?;
     let seen = fs::read_link("/proc/self/ns/pid").ok()?;
@@ -227,15 +227,14 @@ fn machine() -> Option<String> {
     Some(format!("{}.{seen}", boot.get(..8)?))
 }
 
-/// When a process was started, in ticks since the machine was; `None` if it is not there or has
-/// ended.
+/// When a process was started, in ticks since boot; `None` if it does not exist or has ended.
 fn started(pid: u32) -> Option<u64> {
     let stat = read(&format!("/proc/{pid}/stat"))?;
-    // `pid (name) state ...`, and the name may hold anything.
+    // `pid (name) state ...`, and the name may contain anything.
     let (_, after) = stat.rsplit_once(") ")?;
     let mut fields = after.split(' ');
     let is_over = fields.next().is_none_or(|state| ["Z", "X"].contains(&state));
-    // The 22nd of all: the third was the state.
+    // The 22nd field: the third was the state.
     fields.nth(18).filter(|_| !is_over)?.parse().ok()
 }
 
@@ -263,7 +262,7 @@ mod tests {
         let there = own.replace(&format!("process {pid}"), &format!("process {}", child.id()));
         child.wait().unwrap();
         assert!(is_dead(&there), "{there}");
-        // Where others are hidden, one that cannot be seen may be alive.
+        // Where others are hidden, an invisible process may be alive.
         for hidden in ["hidepid=2", "hidepid=invisible", "gid=4,hidepid=ptraceable"] {
             let mounts = format!(
                 "22 28 0:21 / /sys rw shared:7 - sysfs sysfs rw\n\
@@ -283,7 +282,7 @@ mod tests {
         let open = tenants.each_mut().map(|tenant| tenant.open().unwrap());
         let count = "SELECT count(*) FROM pg_stat_activity \
              WHERE datname = current_database() AND application_name = 'legwork'";
-        // Each has one to commit and one to keep its lease.
+        // Each has one for commits and one for its lease.
         assert_eq!(database.ask(count).unwrap(), ["7"]);
         drop(open);
     }

@@ -1,7 +1,7 @@
 //! Drives a site: clock, store, and the HTTP API.
 //!
 //! Invariant: nothing is decided here. Requests become inputs of the site, its outputs are carried
-//! out, and an answer leaves only after what it rests on is durable.
+//! out, and an answer is released only after everything it depends on is durable.
 
 mod activity;
 mod backend;
@@ -11,7 +11,6 @@ mod config;
 mod convert;
 mod core;
 mod drive;
-mod dwelling;
 mod everywhere;
 mod executors;
 mod figures;
@@ -20,12 +19,12 @@ mod gate;
 mod guests;
 mod http;
 mod ids;
+mod incoming;
 mod lease;
 mod listen;
 pub mod log;
 mod mail;
 mod meters;
-mod movers;
 mod moving;
 mod notes;
 mod peer;
@@ -35,6 +34,7 @@ mod queue;
 mod schedules;
 mod server;
 mod status;
+mod store_location;
 mod supervise;
 mod takeover;
 
@@ -114,7 +114,7 @@ pub enum Error {
     Start(String),
 }
 
-/// The OpenAPI document, as the server gives it out.
+/// The OpenAPI document that the server serves.
 pub fn openapi() -> String {
     String::from_utf8_lossy(&http::documents::openapi()).into_owned()
 }

@@ -1,7 +1,7 @@
-//! Accepting connections and serving them.
+//! Accepts connections and serves them.
 //!
-//! Invariant: when the server stops, requests under way are finished and nothing new is taken. No
-//! connection keeps its place without asking something.
+//! Invariant: when the server stops, requests in progress are finished and no new ones are
+//! accepted. Idle connections are closed.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -24,16 +24,16 @@ use crate::gate::stopped;
 use crate::http::reply::{Content, Refused, Reply};
 use crate::http::{App, serve};
 
-/// What to wait after an error that is not the caller's, such as too many open files.
+/// The pause after an error that is not the caller's, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How often a connection is looked at, at most.
+/// The shortest interval of inspections of a connection.
 const PERIOD_MIN: Duration = Duration::from_millis(1);
 
-/// How long whoever is turned away has to say what it wanted.
+/// How long a rejected caller has to send its request.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Accepts until the server stops, then waits for the requests under way.
+/// Accepts until the server stops, then waits for the requests in progress.
 pub(crate) async fn accept(
     listener: TcpListener,
     app: Arc<App>,
@@ -47,7 +47,7 @@ pub(crate) async fn accept(
             accepted = listener.accept() => accepted,
             () = stopped(&mut stopping) => break,
         };
-        // Those that have ended are forgotten.
+        // Drops ended connections.
         while connections.try_join_next().is_some() {}
         match accepted {
             Ok((stream, peer)) => match places.clone().try_acquire_owned() {
@@ -82,7 +82,7 @@ async fn connection(
     app: Arc<App>,
     mut stopping: watch::Receiver<bool>,
 ) {
-    // Answers are small and written whole: waiting to fill a packet only costs.
+    // Answers are small and written at once: Nagle's algorithm only costs.
     if stream.set_nodelay(true).is_err() {
         return;
     }
@@ -109,7 +109,7 @@ async fn connection(
     loop {
         tokio::select! {
             biased;
-            // Broken connections are the caller's business.
+            // Broken connections concern only the caller.
             _ = connection.as_mut() => return,
             () = &mut stopped, if !is_stopping => {
                 is_stopping = true;
@@ -118,7 +118,7 @@ async fn connection(
             _ = ticks.tick() => match watch.look(&activity) {
                 Use::Busy => {}
                 Use::Idle => connection.as_mut().graceful_shutdown(),
-                // There is no request yet that an answer could be given to.
+                // There is no complete request to answer.
                 Use::Stalled => return,
             },
         }

@@ -1,6 +1,6 @@
-//! What the server says about itself while it runs.
+//! Logging.
 //!
-//! Invariant: goes to standard error, so that standard output is the caller's; never says secrets.
+//! Invariant: to standard error, so that standard output is the caller's; never with secrets.
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -14,12 +14,12 @@ pub enum Format {
     Json,
 }
 
-/// Sets up logging for the whole process; `filter` such as `info` or `legwork_server=debug`.
-/// Does nothing if it is set up already.
+/// Sets up logging for the whole process; `filter` such as `info` or `legwork_server=debug`. Does
+/// nothing if it is set up already.
 pub fn init(format: Format, filter: &str, colour: bool) -> Result<(), BadFilter> {
     let filter = read(filter)?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // Fails only if logging is set up already, by whoever embeds the server.
+    // Fails only if logging is set up already, by a program that embeds the server.
     let _ = match format {
         Format::Text => builder.with_ansi(colour).with_target(false).try_init(),
         Format::Json => builder.json().flatten_event(true).try_init(),
@@ -28,7 +28,7 @@ pub fn init(format: Format, filter: &str, colour: bool) -> Result<(), BadFilter>
 }
 
 fn read(filter: &str) -> Result<EnvFilter, BadFilter> {
-    // A word alone would be the part of the server of that name, and everything else be silent.
+    // A bare word would be taken for a target, and all other log lines be silenced.
     let words = filter.split(',').map(str::trim).filter(|part| !part.is_empty());
     let mut words = words.filter(|part| !part.contains(['=', '[', ']', '{', '}']));
     match words.find(|word| word.parse::<LevelFilter>().is_err()) {

@@ -1,4 +1,4 @@
-//! What the server counts, in the text format of Prometheus.
+//! Metrics of the server, in the text format of Prometheus.
 //!
 //! Invariant: counting costs a handful of nanoseconds and never a lock: every counter is looked up
 //! once and kept.
@@ -47,7 +47,7 @@ pub(crate) struct Meters {
     recorder: PrometheusRecorder,
     handle: PrometheusHandle,
     pub(crate) drive: Arc<DriveMeters>,
-    /// By route, the last for paths that do not exist.
+    /// By route; the last one is for unknown paths.
     routes: Vec<RouteMeters>,
 }
 
@@ -57,7 +57,7 @@ struct RouteMeters {
     seconds: OnceLock<Histogram>,
 }
 
-/// What the drive thread counts.
+/// Metrics of the drive thread.
 pub(crate) struct DriveMeters {
     commits: Counter,
     records: Counter,
@@ -81,14 +81,14 @@ pub(crate) struct DriveMeters {
     deadlines: DeadlineMeters,
 }
 
-/// What became of periodic starts.
+/// Outcomes of periodic starts.
 pub(crate) struct ScheduleMeters {
     pub(crate) started: Counter,
     pub(crate) refused: Counter,
     pub(crate) put_off: Counter,
 }
 
-/// What became of deadlines.
+/// Outcomes of deadlines.
 struct DeadlineMeters {
     promised: Counter,
     refused: Counter,
@@ -99,7 +99,7 @@ struct DeadlineMeters {
 }
 
 impl Meters {
-    /// `commit` is what the program was built from, empty if that is not known.
+    /// `commit` is the commit that the program was built from, empty if unknown.
     pub(crate) fn new(commit: &'static str) -> Self {
         let recorder = builder().build_recorder();
         let describe = |name: &'static str, text: &'static str| {
@@ -157,7 +157,7 @@ impl Meters {
         seconds.record(took.as_secs_f64());
     }
 
-    /// What is counted of periodic starts.
+    /// Metrics of periodic starts.
     pub(crate) fn schedules(&self) -> ScheduleMeters {
         let counter = |name: &'static str, about: &'static str| {
             let name = KeyName::from_const_str(name);
@@ -174,7 +174,7 @@ impl Meters {
         }
     }
 
-    /// What is counted of mail; shown once something asks for it.
+    /// Metrics of mail; shown once they are used.
     pub(crate) fn mail(&self) -> Arc<MailMeters> {
         let counter = |name: &'static str, about: &'static str| {
             let name = KeyName::from_const_str(name);
@@ -190,7 +190,7 @@ impl Meters {
         })
     }
 
-    /// Of a guest: the same figures, with its name.
+    /// Metrics of a guest, labelled with its name.
     pub(crate) fn of_guest(&self, server: &str) -> Arc<DriveMeters> {
         Arc::new(DriveMeters::new(&self.recorder, guest(Some(server))))
     }
@@ -201,7 +201,7 @@ impl Meters {
         self.recorder.register_gauge(&key, &METADATA).set(bytes as f64);
     }
 
-    /// Where promises were broken.
+    /// The steps at which promises were broken.
     pub(crate) fn show_broken(&self, guest: Option<&str>, broken: &[(BrokenAt, u64)]) {
         for (BrokenAt { process, step, domain, executor }, count) in broken {
             let label = |name: &'static str, value: &str| Label::new(name, value.to_owned());
@@ -216,7 +216,7 @@ impl Meters {
         }
     }
 
-    /// Brings the figures of the links up to date.
+    /// Updates the metrics of the links.
     pub(crate) fn show_links(&self, guest: Option<&str>, rows: &[Row]) {
         for row in rows {
             let peer =
@@ -248,7 +248,7 @@ impl Meters {
         self.handle.render()
     }
 
-    /// Folds what was recorded into the histograms; without it they would grow.
+    /// Folds recorded values into the histograms, which would grow otherwise.
     pub(crate) fn fold(&self) {
         self.handle.run_upkeep();
     }
@@ -369,8 +369,8 @@ impl DriveMeters {
     }
 }
 
-/// The figures of the process's own server have no name: whoever runs one server a process sees
-/// what they saw before.
+/// The metrics of the process's own server have no name: with one server per process they are the
+/// same as before guests existed.
 pub(crate) fn guest(server: Option<&str>) -> Vec<Label> {
     server.map(|server| Label::new("server", server.to_owned())).into_iter().collect()
 }
@@ -380,7 +380,7 @@ fn builder() -> PrometheusBuilder {
         [(REQUEST_SECONDS, &SECONDS), (COMMIT_SECONDS, &SECONDS), (COMMIT_RECORDS, &RECORDS)];
     buckets.into_iter().fold(PrometheusBuilder::new(), |builder, (name, values)| {
         let matcher = Matcher::Full(name.to_owned());
-        // Fails for an empty list alone; without buckets it would be a summary.
+        // Fails only for an empty list; without buckets it would be a summary.
         builder.set_buckets_for_metric(matcher, values).unwrap_or_else(|_| PrometheusBuilder::new())
     })
 }

@@ -1,8 +1,8 @@
-//! What this process has to do with the store of a server: a note beside it, which outlives the
+//! The relation of this process to the store of a server: a note next to the store, which survives the
 //! process.
 //!
-//! Invariant: of all copies of a store in one folder or another, one is driven: the one that was never
-//! given away, or that came as a whole. Without a note a store is this process's own, from its
+//! Invariant: of all copies of a store in different folders, one is driven: the one that was never
+//! given away, or that arrived completely. Without a note a store belongs to this process, from its
 //! beginning.
 
 use std::fs;
@@ -17,19 +17,19 @@ use crate::moving::Hash;
 const FILE: &str = "NOTE";
 const INCOMING: &str = "NOTE.new";
 
-/// What a store is to this process.
+/// The state of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Note {
-    /// It is driven here.
+    /// Driven here.
     #[default]
     Held,
-    /// It is being copied from another host, or was once: a beginning of what it is there.
+    /// An incomplete copy from another host: a prefix of the original.
     Coming,
-    /// It has come as a whole, with this digest, by this change.
+    /// A complete copy with this digest, by this change.
     Whole { change: u32, digest: Hash },
-    /// It was given to another host, by this change: who drives it depends on how that ends.
+    /// Given to another host, by this change: its driver depends on how the change ends.
     Given { change: u32 },
-    /// It is driven elsewhere.
+    /// Driven elsewhere.
     Gone,
 }
 
@@ -42,14 +42,14 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// Beside the store in a folder.
+    /// Next to the store in a folder.
     pub(crate) fn beside(folder: &Path) -> io::Result<Self> {
         let last = match fs::read_to_string(folder.join(FILE)) {
             Ok(text) => Some(Note::parse(text.trim()).ok_or_else(|| {
                 let path = folder.join(FILE);
                 io::Error::other(format!("{} makes no sense: `{}`", path.display(), text.trim()))
             })?),
-            // What is no folder is refused by the store, in better words.
+            // A file that is no folder is refused by the store, with a better error.
             Err(error) if is_absent(error.kind()) => None,
             Err(error) => return Err(error),
         };
@@ -65,12 +65,12 @@ impl Notes {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_default()
     }
 
-    /// Whether nothing was ever noted.
+    /// Whether no note was ever written.
     pub(crate) fn is_new(&self) -> bool {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
-    /// Durable when it returns.
+    /// Durable on return.
     pub(crate) fn set(&self, note: Note) -> io::Result<()> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.unwrap_or_default() == note {

@@ -1,4 +1,4 @@
-//! What the process takes of its machine, by the names that Prometheus has for that.
+//! Resource use of the process, by the standard names of Prometheus.
 //!
 //! Invariant: read from `/proc` for each request. Only the start time is kept. Without `/proc` nothing is shown.
 
@@ -6,17 +6,17 @@ use std::fmt::Write;
 use std::fs;
 use std::sync::OnceLock;
 
-/// Of times in `/proc`: fixed by the kernel for programs, whatever it counts in itself.
+/// The unit of times in `/proc`: fixed by the kernel's ABI.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Computed once: the kernel derives the time of boot from the clock, so it changes when the clock is set
 /// or slewed, and the process would seem to have been restarted.
 static STARTED: OnceLock<Option<f64>> = OnceLock::new();
 
-/// What `/proc` says, as text.
+/// The texts in `/proc`.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Of the process: `stat`, `status`, `limits`, and how many files are open.
+    /// Of the process: `stat`, `status`, `limits`, and the number of open files.
     stat: String,
     status: String,
     limits: String,
@@ -26,15 +26,15 @@ struct Seen {
 }
 
 impl Seen {
-    /// A time in `stat`, by the number of its field.
+    /// A time in `stat`, by field number.
     fn seconds(&self, field: usize) -> Option<f64> {
-        // `pid (name) state ...`, and the name may hold anything. The state is the third field.
+        // `pid (name) state ...`, and the name may contain anything. The state is the third field.
         let (_, fields) = self.stat.rsplit_once(") ")?;
         let ticks = fields.split(' ').nth(field - 3)?.parse::<f64>().ok()?;
         Some(ticks / TICKS_PER_SECOND)
     }
 
-    /// When the process was started, in seconds since 1970.
+    /// The start time of the process, in seconds since 1970.
     fn started(&self) -> Option<f64> {
         Some(value(&self.machine, "btime ")? + self.seconds(22)?)
     }
@@ -43,7 +43,7 @@ impl Seen {
 /// In the text format of Prometheus.
 pub(crate) fn figures() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    // One of them is the folder that is read.
+    // One of them is the folder being read.
     let open = fs::read_dir("/proc/self/fd").ok().map(|files| files.count().saturating_sub(1));
     let seen = Seen {
         stat: read("/proc/self/stat"),
@@ -70,7 +70,7 @@ fn shown(seen: &Seen, started: &OnceLock<Option<f64>>) -> String {
         ("start_time_seconds", "gauge", "When it was started, since 1970.", started),
     ] {
         if let Some(value) = value {
-            // A text takes all that is written to it.
+            // Writing to a string cannot fail.
             let _ = writeln!(
                 text,
                 "# HELP process_{name} {about}\n# TYPE process_{name} {kind}\nprocess_{name} {value}\n"

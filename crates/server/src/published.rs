@@ -1,6 +1,6 @@
-//! Where people and programs are sent to reach a server, and whether it listens there.
+//! The published address of a server, and whether the server listens there.
 //!
-//! Invariant: only addresses are judged. A name may be that of a proxy, which passes on what comes.
+//! Invariant: only IP addresses are judged. A name may be that of a proxy.
 
 use std::net::SocketAddr;
 
@@ -12,13 +12,13 @@ pub fn api_of(topology: &Topology, name: &str) -> Option<SocketAddr> {
     server.api.strip_prefix("http://")?.trim_end_matches('/').parse().ok()
 }
 
-/// Whether requests to `api` reach a server that listens there.
+/// Whether requests to `api` reach a server that listens at `listen`.
 pub fn serves(listen: SocketAddr, api: SocketAddr) -> bool {
     listen.port() == api.port() && (listen.ip() == api.ip() || listen.ip().is_unspecified())
 }
 
-/// The published address that nobody listens on, though the file the server was started with says
-/// something else: the new one was not published with it.
+/// The published address without a listener, if the file of the server has another one: the new
+/// address was not published with it.
 pub(crate) fn outdated(
     listen: SocketAddr,
     in_file: Option<SocketAddr>,

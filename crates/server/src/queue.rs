@@ -1,8 +1,7 @@
-//! The way into the drive thread: a bounded queue that is emptied as a whole.
+//! The queue to the drive thread: bounded, and emptied as a whole.
 //!
-//! Invariant: what was pushed is taken once, in order. The taker pays one lock for all that has
-//! come in since its last visit, so that batches grow with the load and an idle server answers at
-//! once.
+//! Invariant: every item is taken once, in order. The receiver pays one lock for all items since
+//! its last visit, so that batches grow with the load and an idle server answers at once.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,11 +17,11 @@ pub(crate) struct Queue<T> {
 #[derive(Debug)]
 struct State<T> {
     waiting: VecDeque<T>,
-    /// The taker sleeps: whoever pushes first wakes it.
+    /// The receiver sleeps: the next push wakes it.
     asleep: bool,
 }
 
-/// There is no room; the value comes back.
+/// The queue is full; the value is returned.
 #[derive(Debug)]
 pub(crate) struct Full<T>(pub(crate) T);
 
@@ -41,13 +40,12 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// For what follows from something pushed before and is therefore bounded by it.
+    /// For items that follow from earlier ones and are bounded by them.
     pub(crate) fn push_beyond_limit(&self, value: T) {
         self.put(self.lock(), value);
     }
 
-    /// Waits until something is there, or for `patience` at most, and takes all of it.
-    /// `into` must be empty.
+    /// Waits for items, at most for `patience`, and takes all of them. `into` must be empty.
     pub(crate) fn take_all(&self, into: &mut VecDeque<T>, patience: Option<Duration>) {
         let mut state = self.lock();
         let deadline = patience.map(|patience| Instant::now() + patience);
@@ -86,7 +84,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Nothing can panic while the lock is held, so a poisoned lock still guards a whole state.
+    /// Nothing can panic while the lock is held, so a poisoned lock still guards a consistent
+    /// state.
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

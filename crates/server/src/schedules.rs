@@ -1,7 +1,7 @@
-//! Starts what schedules want, as requests to this server: they are placed, checked and promised like all others.
+//! Periodic starts, as requests to this server: they are placed, checked and promised like all others.
 //!
-//! Invariant: the site hears what came of every start, or asks for it again; under its key it happens once. Nothing but
-//! this waits for it.
+//! Invariant: the site is told the outcome of every start, or requests it again; its idempotency key makes it
+//! happen once. Nothing else waits for it.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -23,34 +23,33 @@ use tokio::task::JoinSet;
 use crate::http::{App, serve};
 use crate::meters::ScheduleMeters;
 
-/// What stands before the name of a schedule where others show a token.
+/// The scheme before the name of a schedule, in place of a token.
 pub(crate) const SCHEME: &str = "Schedule";
-/// How many starts may wait to be carried out. A site asks for no more at a time, and one that begins anew asks for them
-/// again.
+/// The most queued starts. A site requests no more at a time, and a restarted one requests them again.
 pub(crate) const WAITING_MAX: usize = 2 * STARTS_MAX;
-/// How long one may take: less than the site waits for word of it, so that one that hangs leaves its place.
+/// How long one may take: less than the site waits for its outcome, so that a hanging one frees its place.
 const TIME_MAX: Duration = Duration::from_secs(30);
-/// How long the site may take to say whether one is wanted, and to hear what came of it.
+/// How long the site may take to say whether a start is wanted, and to record its outcome.
 const ASKED_MAX: Duration = Duration::from_secs(10);
-/// What a server says that has not heard yet what the registrar knows: of the process, the person and the files, which were
-/// there when the schedule was put, and of new weights.
+/// Codes of a server that lags behind the registrar: it does not know the process, the person or the files, which
+/// existed when the schedule was put, or the new weights.
 const UNKNOWN_YET: [&str; 4] =
     ["no_such_process", "no_such_agent", "no_such_file", "placed_elsewhere"];
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// A request that nobody but this has made.
+/// Marks a request of a schedule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FromSchedule;
 
-/// What came of a start.
+/// The outcome of a start.
 #[derive(Debug, PartialEq)]
 enum Came {
     Out(Fired),
-    /// It may come through later.
+    /// It may succeed later.
     Later(String),
 }
 
-/// Until nobody wants anything any more.
+/// Runs until the channel is closed.
 pub(crate) async fn run(app: Arc<App>, mut wanted: mpsc::Receiver<Due>) {
     let (mut tasks, places) = (JoinSet::new(), Arc::new(Semaphore::new(STARTS_MAX)));
     let meters = Arc::new(app.meters.schedules());
@@ -66,7 +65,7 @@ pub(crate) async fn run(app: Arc<App>, mut wanted: mpsc::Receiver<Due>) {
 }
 
 async fn carry_out(app: &Arc<App>, meters: &ScheduleMeters, due: Due) {
-    // It may have been paused or put anew while this one waited; whatever the site wants then it asks for.
+    // The schedule may have been paused or changed while this start was queued; a wanted start is requested again.
     if !is_wanted(app, &due).await {
         return tracing::debug!(schedule = %due.schedule, moment = %due.moment, "not wanted any more");
     }
@@ -79,7 +78,7 @@ async fn carry_out(app: &Arc<App>, meters: &ScheduleMeters, due: Due) {
                     meters.started.increment(1);
                     tracing::info!(schedule = %name, %moment, %instance, ?promised, "started");
                 }
-                // The site alone gives one up.
+                // Only the site gives a start up.
                 Fired::Missed { .. } => {}
                 Fired::Refused { code, message } => {
                     meters.refused.increment(1);
@@ -93,11 +92,11 @@ async fn carry_out(app: &Arc<App>, meters: &ScheduleMeters, due: Due) {
         }
         Came::Later(reason) => {
             meters.put_off.increment(1);
-            tracing::warn!(schedule = %name, %moment, %reason, "a periodic start is tried again");
+            tracing::warn!(schedule = %name, %moment, %reason, "retrying a periodic start");
             Recurring::PutOff { name: name.clone(), moment, reason }
         }
     };
-    // If nobody hears it, it is asked for again.
+    // If the site is not told, it requests the start again.
     let told = app.gate.ask(Credential::Schedule(name), Request::Schedule(errand));
     drop(tokio::time::timeout(ASKED_MAX, told).await);
 }
@@ -134,7 +133,7 @@ async fn start(app: &Arc<App>, due: &Due) -> Came {
     came(head.status, &body.map(|body| body.to_bytes()).unwrap_or_default())
 }
 
-/// The same for the same moment, to the letter: under its key nothing else can be asked for.
+/// The same request for the same moment, byte for byte: its key cannot be reused for another one.
 fn request(due: &Due) -> StartRequest {
     let deadline = due.deadline.map(|(at, priority)| DeadlineRequest {
         unpromised: Unpromised::Start,
@@ -163,7 +162,7 @@ fn came(status: StatusCode, body: &[u8]) -> Came {
     let Ok(Problem { code, detail, .. }) = serde_json::from_slice::<Problem>(body) else {
         return Came::Later(format!("it was answered with {status}"));
     };
-    // An older server does not know schedules; it will be a newer one some day.
+    // An older server does not know schedules; it will be upgraded.
     let may_pass = status.is_server_error()
         || status == StatusCode::TOO_MANY_REQUESTS
         || status == StatusCode::UNAUTHORIZED

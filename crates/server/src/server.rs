@@ -1,4 +1,4 @@
-//! A server: started, asked, stopped.
+//! A server: its start, its stop, and the requests in between.
 //!
 //! Invariant: when `stop` has returned, everything acknowledged is on disk and the store is
 //! closed.
@@ -24,28 +24,28 @@ use crate::{Error, listen};
 
 /// How often histograms are folded.
 const FOLD_EVERY: Duration = Duration::from_secs(1);
-/// How often a start that takes long is told of.
+/// How often a slow start is reported.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// A running server.
 pub struct Server {
     address: SocketAddr,
-    /// The address asked for, when it was not used because there is no token.
+    /// The requested address, if it is not used because there is no token.
     withheld: Option<SocketAddr>,
     stop: watch::Sender<bool>,
     accepting: JoinHandle<()>,
     folding: JoinHandle<()>,
-    /// Where other servers are listened to.
+    /// The address for other servers.
     peer_address: Option<SocketAddr>,
     peering: Option<JoinHandle<()>>,
     guests: Option<Guests>,
     pub(crate) core: Core,
 }
 
-/// What there is to tell while a server starts.
+/// Progress of a start.
 #[derive(Clone, Copy)]
 pub enum News<'a> {
-    /// It takes a while; told every second, with what the server is doing.
+    /// Reported every second, with the current phase.
     Starting(&'a str),
     /// It listens, has read its store and takes requests.
     Ready(&'a Server),
@@ -54,7 +54,7 @@ pub enum News<'a> {
 /// Runs a server until the process is told to stop (SIGTERM or SIGINT).
 pub fn run(config: Config, mut tell: impl FnMut(News<'_>)) -> Result<(), Error> {
     let threads = match config.threads {
-        // The drive thread and the callers want processors too.
+        // The drive thread and the callers need CPUs too.
         0 => thread::available_parallelism().map_or(1, |n| n.get() / 2).clamp(1, 16),
         threads => threads,
     };
@@ -70,14 +70,14 @@ pub fn run(config: Config, mut tell: impl FnMut(News<'_>)) -> Result<(), Error> 
         let server = tokio::select! {
             biased;
             server = telling(&mut tell, opening, Server::start(config)) => server?,
-            // It may have to wait for another process for as long as that likes.
+            // It may have to wait for another process without limit.
             () = &mut signals => return Ok(()),
         };
         let ready = telling(&mut tell, || server.state(), server.until_ready());
         let is_ready = tokio::select! {
             biased;
             () = ready => true,
-            // Whoever has had enough of waiting need not wait.
+            // The wait can be interrupted.
             () = &mut signals => false,
         };
         if is_ready {
@@ -91,7 +91,7 @@ pub fn run(config: Config, mut tell: impl FnMut(News<'_>)) -> Result<(), Error> 
     })
 }
 
-/// Waits, and tells every second what for.
+/// Waits, and reports the phase every second.
 async fn telling<T>(
     tell: &mut impl FnMut(News<'_>),
     state: impl Fn() -> String,
@@ -119,7 +119,7 @@ impl Server {
 
     pub(crate) async fn start_on(config: Config, opening: Opening) -> Result<Self, Error> {
         let (stop, stopping) = watch::channel(false);
-        // Before anything is opened: nothing is to be undone if it cannot be.
+        // Before anything is opened: a failure leaves nothing to undo.
         let peers = match &config.peering {
             Some(peering) => Some(peer_listener(peering).await?),
             None => None,
@@ -127,8 +127,8 @@ impl Server {
         let process = Arc::new(Process::new(config, stopping.clone())?);
         let config = &process.config;
         let core = Core::start(&process, process.own(), opening).await?;
-        // One of several may hear of the first token at any moment: until then it refuses every
-        // caller from elsewhere, one by one.
+        // A cluster member may receive the first token at any moment: until then it refuses every
+        // remote caller, request by request.
         let is_open = core.app.status.has_tokens() || config.peering.is_some();
         let address = permitted(config.listen, is_open);
         let withheld = (address != config.listen).then_some(config.listen);
@@ -157,7 +157,7 @@ impl Server {
                  server listens on; say how they reach it with `--public-url URL`"
             );
         }
-        // Set once, before anything is called.
+        // Set once, before any call.
         drop(process.callback.set(callback));
         let accepting =
             tokio::spawn(listen::accept(listener, core.app.clone(), stopping, config.grace));
@@ -184,40 +184,40 @@ impl Server {
         self.address
     }
 
-    /// The address that was asked for and not used: without any token a server serves only the
-    /// machine it runs on.
+    /// The requested address that is not used: without any token a server serves only the machine
+    /// it runs on.
     pub fn withheld(&self) -> Option<SocketAddr> {
         self.withheld
     }
 
-    /// Its name among others, and where they are listened to; `None` if it is alone.
+    /// Its name in the cluster, and its address for other servers; `None` if it is alone.
     pub fn among_others(&self) -> Option<(&str, SocketAddr)> {
         let links = self.core.app.links.as_ref()?;
         Some((&links.name, self.peer_address?))
     }
 
-    /// Whether there are tokens; without any, everybody on this machine may do everything.
+    /// Whether there are tokens; without any, every local caller may do everything.
     pub fn has_tokens(&self) -> bool {
         self.core.app.status.has_tokens()
     }
 
     /// Waits until the store is read and requests are served.
     pub async fn until_ready(&self) {
-        // One that another process has taken over passes requests on until it is back.
+        // A server that another process has taken over passes requests on until it is back.
         self.core.app.status.until_any(&[Phase::Ready, Phase::Away]).await;
         if let Some(guests) = &self.guests {
             guests.until_ready().await;
         }
     }
 
-    /// What the server is doing, in words.
+    /// The phase, in words.
     pub fn state(&self) -> String {
         self.core.app.status.reason()
     }
 
-    /// Finishes what is under way, commits it and closes the store.
+    /// Finishes requests in progress, commits and closes the store.
     pub async fn stop(self) {
-        // Nobody listens any more if all connections are gone.
+        // There is no receiver if all connections are gone.
         let _ = self.stop.send(true);
         let _ = self.accepting.await;
         self.folding.abort();
@@ -225,7 +225,7 @@ impl Server {
             guests.stop().await;
         }
         self.core.stop().await;
-        // Last: what was committed while stopping may still be said.
+        // Last: messages that were committed while stopping may still be sent.
         if let Some(peering) = self.peering {
             peering.abort();
             let _ = peering.await;
@@ -233,7 +233,7 @@ impl Server {
     }
 }
 
-/// How a store is written to that is to be copied from another host, unless it has come already.
+/// The opener of a store to be copied from another host, unless the copy is complete.
 async fn copies(store: &StoreChoice, notes: &Arc<Notes>) -> Result<Option<Opener>, Error> {
     let (mut opener, notes) = (backend::opener(store, None), notes.clone());
     let path = match store {
@@ -256,7 +256,7 @@ async fn copies(store: &StoreChoice, notes: &Arc<Notes>) -> Result<Option<Opener
     looked.map_err(|error| Error::Start(error.to_string()))?
 }
 
-/// Where other servers are listened to.
+/// The listener for other servers.
 async fn peer_listener(peering: &Peering) -> Result<TcpListener, Error> {
     let Peering { name, topology, listen, .. } = peering;
     let own = topology.server_named(name).and_then(|own| topology.server(own));
@@ -304,8 +304,8 @@ fn signals() -> Result<impl Future<Output = ()>, Error> {
     })
 }
 
-/// Where executors send results: as it was said, as the topology says, or where the server listens;
-/// and whether that is no address that anybody elsewhere could call.
+/// The callback address of executors: the configured one, that of the topology, or the listening
+/// one; and whether it cannot be reached from other machines.
 fn callback(config: &Config, address: SocketAddr) -> (Arc<str>, bool) {
     let own = config.peering.as_ref().and_then(|peering| {
         let own = peering.topology.server_named(&peering.name)?;

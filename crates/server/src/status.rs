@@ -1,6 +1,6 @@
-//! What the server is doing, for `/ready` and for requests that must not wait.
+//! The status of the server, for `/ready` and for requests that must not wait.
 //!
-//! Invariant: `Ready` is told only while the store takes commits.
+//! Invariant: the phase is `Ready` only while the store takes commits.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
@@ -17,7 +17,7 @@ pub(crate) enum Phase {
     /// The store failed and is being reopened.
     Failing,
     Stopping,
-    /// Another process holds the server: what is asked of it here is passed on there.
+    /// Another process holds the server: requests are passed on there.
     Away,
 }
 
@@ -26,23 +26,23 @@ pub(crate) struct Status {
     phase: AtomicU8,
     reason: Mutex<String>,
     recovered: AtomicU64,
-    /// The hashes of the tokens there are.
+    /// The hashes of all tokens.
     tokens: RwLock<FxHashSet<[u8; 32]>>,
-    /// Without any, only callers from this machine are let in.
+    /// Without any, only local callers are admitted.
     has_tokens: AtomicBool,
     changed: Notify,
     /// The server was told to stop.
     stop: AtomicBool,
-    /// Its number among others, once that is known.
+    /// Its number in the cluster, once known.
     server: OnceLock<ServerId>,
-    /// How many records of the catalog are here.
+    /// The number of local records of the catalog.
     catalog: watch::Sender<u64>,
     /// The change that moves the server to another host, and has frozen it.
     frozen: watch::Sender<Option<u32>>,
-    /// What it has to do: open instances, and records written since it started.
+    /// The load: open instances, and records written since the start.
     instances: AtomicUsize,
     records: AtomicU64,
-    /// Where promises were broken, and how often.
+    /// The steps at which promises were broken, with counts.
     broken: Mutex<Vec<(BrokenAt, u64)>>,
 }
 
@@ -65,22 +65,22 @@ impl Status {
         }
     }
 
-    /// Its number among others; 0 while it is alone, or has no catalog yet.
+    /// Its number in the cluster; 0 while it is alone, or has no catalog yet.
     pub(crate) fn server(&self) -> ServerId {
         self.joined_as().unwrap_or_default()
     }
 
-    /// Its number among others, if the catalog has told it.
+    /// Its number in the cluster, once it is in the catalog.
     pub(crate) fn joined_as(&self) -> Option<ServerId> {
         self.server.get().copied()
     }
 
-    /// It has joined; its number is for ever.
+    /// It has joined; its number is permanent.
     pub(crate) fn join_as(&self, server: ServerId) {
         self.server.get_or_init(|| server);
     }
 
-    /// How many records of the catalog are here.
+    /// The number of local records of the catalog.
     pub(crate) fn catalog(&self) -> u64 {
         *self.catalog.borrow()
     }
@@ -98,7 +98,7 @@ impl Status {
         self.instances.store(open, Ordering::Relaxed);
     }
 
-    /// Where promises were broken, and how often.
+    /// The steps at which promises were broken, with counts.
     pub(crate) fn broken(&self) -> Vec<(BrokenAt, u64)> {
         self.broken.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -142,7 +142,7 @@ impl Status {
         self.changed.notify_waiters();
     }
 
-    /// Waits until the server is in this phase.
+    /// Waits for a phase.
     pub(crate) async fn until(&self, phase: Phase) {
         self.until_any(&[phase]).await;
     }

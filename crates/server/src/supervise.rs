@@ -1,7 +1,7 @@
-//! The life of the drive thread: open, recover, drive, and begin again after a failure.
+//! The supervisor of the drive thread: open, recover, drive, and restart after a failure.
 //!
-//! Invariant: after a failure every caller gets an answer at once, and the store is tried again
-//! with growing pauses until it works or the server stops.
+//! Invariant: after a failure every caller gets an answer at once, and reopening the store is retried with
+//! back-off until it succeeds or the server stops.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -25,27 +25,26 @@ use crate::status::Phase;
 
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Between two looks whether the lease of another process has run out.
+/// The polling interval of another process's lease.
 const LEASE_PAUSE: Duration = Duration::from_millis(200);
-/// Records of the site's own stream that are read at a time; each may hold a text of 1 MiB.
+/// Records of the site's own stream read at a time; each may contain a text of 1 MiB.
 const OWN_RECORDS_AT_ONCE: usize = 64;
-/// Records of plans, and of periodic starts, that are read at a time; most are a promise or two, or a start.
+/// Records of plans, and of periodic starts, read at a time; most are a promise or two, or a start.
 const SMALL_RECORDS_AT_ONCE: usize = 4_096;
-/// How often the number of instances read so far is told.
+/// How often the number of recovered instances is published.
 const TOLD_EVERY: u64 = 4_096;
 
 pub(crate) struct Supervisor {
     pub(crate) around: Surroundings,
     pub(crate) opener: Opener,
     pub(crate) site: legwork_site::Config,
-    /// Not the process's own: it is not worth waiting for.
+    /// Not the process's own server: its store is not waited for.
     pub(crate) is_guest: bool,
-    /// Brings the store from another host before it is first opened; false if the server is to
-    /// stop.
+    /// Copies the store from another host before it is first opened; returns false if the server is to stop.
     pub(crate) copy: Option<Box<dyn FnOnce() -> bool + Send>>,
 }
 
-/// Tells whoever starts the server that the store is open and its tokens are known.
+/// Told when the store is open and its tokens are known.
 pub(crate) type Opened = oneshot::Sender<Result<(), Error>>;
 
 impl Supervisor {
@@ -67,16 +66,16 @@ impl Supervisor {
         }
     }
 
-    /// The server goes on at another host: its store is closed for good. The process's own stays,
-    /// to pass on what it is asked.
+    /// The server has moved to another host: its store is closed for good. The process's own server stays, to
+    /// pass requests on.
     fn leave(&mut self, driver: Option<Driver>, backlog: &mut VecDeque<Message>) {
         let note = match self.around.notes.last() {
-            // It came, and the change was undone: what is here is a copy of before.
+            // The store arrived, and the change was undone: the local copy is outdated.
             Note::Whole { .. } | Note::Coming => Note::Coming,
             Note::Held | Note::Given { .. } | Note::Gone => Note::Gone,
         };
         if let Err(error) = self.around.notes.set(note) {
-            tracing::error!(reason = %error, "that the server has gone cannot be noted");
+            tracing::error!(reason = %error, "cannot write the note that the server has moved");
         }
         let reason: Arc<str> = "this server has moved to another host".into();
         self.around.status.go_away(&reason);
@@ -88,7 +87,7 @@ impl Supervisor {
         if let Some(driver) = driver {
             driver.refuse_all(&reason);
         }
-        // In a shared store the lease goes with it.
+        // In a shared store the lease is released with it.
         let gone = || legwork_store::Error::Stopped { cause: "the server has moved".to_owned() };
         self.opener = Box::new(move || Err(gone()));
         if self.is_guest {
@@ -103,8 +102,8 @@ impl Supervisor {
         }
     }
 
-    /// The first life. `None` if the store cannot be opened, which whoever starts the server is
-    /// told, or if the server is to stop.
+    /// The first incarnation. `None` if the store cannot be opened, which the starting task is told, or if the
+    /// server is to stop.
     fn begin(&mut self, opened: Opened, backlog: &mut VecDeque<Message>) -> Option<Driver> {
         let is_among_others = self.around.links.is_some();
         if let Some(copy) = self.copy.take() {
@@ -132,7 +131,7 @@ impl Supervisor {
         drop(opened.send(Ok(())));
         let mut driver = driver;
         match guarded(|| self.recover(&mut driver)) {
-            // Told to stop before all was read.
+            // Told to stop during recovery.
             Ok(()) if self.around.status.phase() == Phase::Recovering => {
                 self.around.slot.set(None);
                 None
@@ -146,8 +145,7 @@ impl Supervisor {
         }
     }
 
-    /// One that is alone waits while another process is this server, unless nobody waits for us
-    /// any more.
+    /// A server that is alone waits while another process holds its lease, unless its starter is gone.
     fn open_first(&mut self, opened: &Opened) -> Result<Driver, Error> {
         let mut is_told = false;
         loop {
@@ -159,32 +157,32 @@ impl Supervisor {
                 return Err(error);
             }
             if !std::mem::replace(&mut is_told, true) {
-                tracing::warn!(reason = %error, "another process is this server; this one waits");
+                tracing::warn!(reason = %error, "another process holds this server's lease; waiting");
             }
             self.around.status.fail(&chain(&error));
             thread::sleep(LEASE_PAUSE);
         }
     }
 
-    /// Another process is this server: what is asked of it here is passed on there. One that is
-    /// alone does not know that process, and can only say who it is.
+    /// Another process holds this server: requests are passed on there. A server that is alone does not know
+    /// that process, and can only name it.
     fn go_away(&self, why: &Error) {
         let Some(links) = &self.around.links else {
             return self.around.status.fail(&chain(why));
         };
         if self.around.status.phase() != Phase::Away {
-            tracing::warn!(reason = %why, "another process is this server; it is asked to give it back");
+            tracing::warn!(reason = %why, "another process holds this server's lease; asking for it");
         }
         self.around.status.go_away(&chain(why));
         links.host.let_go(links, Presence::Away);
     }
 
-    /// Opens the store and reads the site's own stream and that of the plans: what it promises without knowing
-    /// what was promised before would be wrong.
+    /// Opens the store and reads the site's own stream and that of the plans: promises made without the
+    /// earlier ones would be wrong.
     fn open(&mut self) -> Result<Driver, Error> {
         let store = (self.opener)().map_err(Error::Store)?;
         let queue = self.around.queue.clone();
-        store.when_in_doubt(Arc::new(move || queue.push_beyond_limit(Message::Doubt)));
+        store.when_in_doubt(Arc::new(move || queue.push_beyond_limit(Message::LeaseInDoubt)));
         let life = draw_life().map_err(|error| Error::Start(error.to_string()))?;
         let config = legwork_site::Config { life, ..self.site.clone() };
         let site = Site::new(config);
@@ -211,8 +209,8 @@ impl Supervisor {
         Ok(driver)
     }
 
-    /// Reads the instances. From here on the server can be asked, unless it was told to stop
-    /// meanwhile: then nothing is done with the part that was read.
+    /// Reads the instances. From here on the server takes requests, unless it was told to stop meanwhile: then
+    /// the incomplete state is dropped.
     fn recover(&self, driver: &mut Driver) -> Result<(), Broken> {
         self.around.status.enter(Phase::Recovering);
         let Some(store) = self.around.slot.borrow() else { return Ok(()) };
@@ -236,7 +234,7 @@ impl Supervisor {
         if self.around.status.must_stop() {
             return Ok(());
         }
-        // What they come to was written by another version, or is damaged.
+        // The snapshot was written by another version, or is damaged.
         if driver.takes_back_load(StreamId::SCHEDULES) {
             recover_all(driver, &*store, StreamId::SCHEDULES, SMALL_RECORDS_AT_ONCE)?;
         }
@@ -249,7 +247,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Drops everything that was in memory, and opens the store until that works.
+    /// Drops everything in memory, and opens the store until that succeeds.
     fn begin_again(
         &mut self,
         driver: Driver,
@@ -258,10 +256,10 @@ impl Supervisor {
     ) -> Option<Driver> {
         match broken {
             Broken::Store(error) => {
-                tracing::error!(reason = %chain(error), "the store failed; it is opened again");
+                tracing::error!(reason = %chain(error), "the store failed; reopening");
             }
             Broken::Panic(_) => {
-                tracing::error!(reason = %broken, "the server begins again from its store");
+                tracing::error!(reason = %broken, "the server restarts from its store");
             }
         }
         self.around.meters.failed();
@@ -272,8 +270,8 @@ impl Supervisor {
         self.open_again(reason, backlog)
     }
 
-    /// Opens the store until that works. `None` if the server is to stop, or if it is no guest of
-    /// this process any more.
+    /// Opens the store until that succeeds. `None` if the server is to stop, or if it is no guest of this
+    /// process any more.
     fn open_again(
         &mut self,
         mut reason: Arc<str>,
@@ -301,7 +299,7 @@ impl Supervisor {
             };
             reason = chain(&error).into();
             if !is_held(&error) {
-                tracing::warn!(reason = %reason, "the server cannot go on yet; it tries again");
+                tracing::warn!(reason = %reason, "the server cannot recover yet; retrying");
                 self.around.status.fail(&reason);
                 pause = (pause * 2).min(PAUSE_MAX);
             } else if self.is_guest {
@@ -315,7 +313,7 @@ impl Supervisor {
         }
     }
 
-    /// `None` if the server was told to stop before all was read.
+    /// `None` if the server was told to stop during recovery.
     fn open_and_recover(&mut self) -> Result<Option<Driver>, Error> {
         let mut driver = self.open()?;
         let broken = match guarded(|| self.recover(&mut driver)) {
@@ -334,7 +332,7 @@ impl Supervisor {
         })
     }
 
-    /// Nothing new comes in any more: what is there is worked off, the rest is told.
+    /// No new requests come: the queued ones are carried out, the waiters are told.
     fn stop(self, mut driver: Driver, backlog: &mut VecDeque<Message>) {
         self.around.status.enter(Phase::Stopping);
         self.around.queue.push_beyond_limit(Message::Stop);
@@ -354,25 +352,24 @@ impl Supervisor {
     }
 }
 
-/// Answers all who wait that there is no answer; breaks if the server is to stop.
+/// Answers all waiters that there is no answer; breaks if the server is to stop.
 fn refuse(backlog: &mut VecDeque<Message>, reason: &Arc<str>) -> ControlFlow<()> {
     while let Some(message) = backlog.pop_front() {
         match message {
             Message::Ask { reply, .. } => {
                 drop(reply.send(Err(Failure::Unavailable(reason.clone()))));
             }
-            // The next life is told which links are up, and what it missed is said again or asked
-            // for again.
+            // The next incarnation is told which links are up; missed messages are resent or requested again.
             Message::Cancel(_)
-            | Message::Unheard(_)
-            | Message::Heard { .. }
+            | Message::Undelivered(_)
+            | Message::FromPeer { .. }
             | Message::Link { .. }
             | Message::ReportLink { .. }
             | Message::FileHere { .. }
             | Message::Executor { .. }
             | Message::GiveAway { .. }
             | Message::MovedIn { .. }
-            | Message::Doubt => {}
+            | Message::LeaseInDoubt => {}
             Message::Stop => return ControlFlow::Break(()),
         }
     }
@@ -384,14 +381,14 @@ fn is_held(error: &Error) -> bool {
     matches!(error, Error::Store(legwork_store::Error::LeaseHeld { .. }))
 }
 
-/// Reads the site's own stream: it holds every text ever published.
+/// Reads the site's own stream: it has every text ever published.
 fn recover_own(driver: &mut Driver, store: &dyn Backend) -> Result<(), Broken> {
     recover_all(driver, store, StreamId::SITE, OWN_RECORDS_AT_ONCE)?;
     driver.handle(Input::SiteRecovered, Timestamp::default());
     Ok(())
 }
 
-/// Reads what the plans come to; all that they were made of if that was written by another version.
+/// Reads the snapshot of the plans; all their records if another version wrote it.
 fn recover_plans(driver: &mut Driver, store: &dyn Backend) -> Result<(), Broken> {
     driver.recover(load(store, StreamId::PLANS, false)?)?;
     if driver.takes_back_load(StreamId::PLANS) {

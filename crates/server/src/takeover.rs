@@ -1,7 +1,7 @@
-//! Servers of a shared store that nobody holds any more: whose turn it is to take them over.
+//! Servers of a shared store with free leases: when this process tries to take them over.
 //!
-//! Invariant: nothing is decided here but whether to try. Who gets a server is decided by its lease; those
-//! who wait for their turn only spare each other the attempt.
+//! Invariant: only attempts are scheduled here. The lease decides who gets a server; turns only avoid
+//! useless attempts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use tokio::sync::watch;
 use crate::config::{DatabaseUrl, StoreChoice};
 use crate::lease::{holder, is_dead};
 
-/// How often the leases are looked at.
+/// How often the leases are read.
 const LOOK: Duration = Duration::from_millis(300);
 /// How long a free lease is left to the server's own process.
 const FIRST: Duration = Duration::from_millis(250);
-/// How much longer those wait who hold more than others.
+/// The additional delay per rank of a process, by the number of servers it holds.
 const NEXT: Duration = Duration::from_millis(500);
-/// A server that had to be given back again and again is given back later each time.
+/// A server that had to be given back repeatedly is given back later each time.
 const DOUBLINGS_MAX: u32 = 5;
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
-/// Looks at the leases of a database again and again, in a thread and over a connection of its own,
-/// which no long read keeps waiting, until nobody wants to know.
+/// Reads the leases of a database periodically, in its own thread and over its own connection, which no
+/// long read delays, until the receiver is dropped.
 pub(crate) fn watch(url: DatabaseUrl) -> watch::Receiver<Arc<Vec<LeaseInfo>>> {
     let (sender, receiver) = watch::channel(Arc::default());
     let look = move || {
@@ -40,16 +40,16 @@ pub(crate) fn watch(url: DatabaseUrl) -> watch::Receiver<Arc<Vec<LeaseInfo>>> {
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut is_told, true) {
-                        tracing::warn!(reason = %error, "the leases cannot be looked at");
+                        tracing::warn!(reason = %error, "cannot read the leases");
                     }
                 }
             }
             thread::sleep(LOOK);
         }
     };
-    // Without the thread nothing is taken over; what is held is not touched by that.
+    // Without the thread nothing is taken over; held servers are not affected.
     if let Err(error) = thread::Builder::new().name("legwork-leases".to_owned()).spawn(look) {
-        tracing::error!(reason = %error, "no thread looks at the leases");
+        tracing::error!(reason = %error, "cannot start the thread that reads the leases");
     }
     receiver
 }
@@ -65,20 +65,20 @@ fn look(
     open.leases()
 }
 
-/// What is known of the servers that others held.
+/// The takeover state of servers that others held.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// Since when nobody holds them.
+    /// Since when their leases are free.
     free: BTreeMap<Arc<str>, Instant>,
-    /// How often they were given back of late, and when last.
+    /// How often they were given back recently, and when last.
     given_back: BTreeMap<Arc<str>, (u32, Instant)>,
-    /// When those that could not be held are tried for again.
+    /// When failed takeovers are retried.
     again: BTreeMap<Arc<str>, Instant>,
 }
 
 impl Turns {
-    /// The servers whose leases are free and that it is this process's turn to try for. `leases` are
-    /// those of the domain.
+    /// The servers with free leases that this process should try to take over now. `leases` are those of
+    /// the domain.
     pub(crate) fn due(
         &mut self,
         leases: &[LeaseInfo],
@@ -101,7 +101,7 @@ impl Turns {
             .collect()
     }
 
-    /// One that cannot be held is left alone until then.
+    /// A server that cannot be held is left alone until then.
     pub(crate) fn pause(&mut self, name: &Arc<str>, until: Instant) {
         self.again.insert(name.clone(), until);
     }
@@ -115,7 +115,7 @@ impl Turns {
         self.again.remove(name);
     }
 
-    /// How long a server that was taken over is held at least before it is given back.
+    /// The shortest time that a taken-over server is held before it is given back.
     pub(crate) fn hold(&self, name: &str, hold: Duration, now: Instant) -> Duration {
         match self.given_back.get(name) {
             Some((times, last)) if now.saturating_duration_since(*last) < FORGOTTEN => {
@@ -139,14 +139,14 @@ pub(crate) fn candidates(topology: &Topology, own: &str) -> BTreeSet<Arc<str>> {
     servers.map(|(_, server)| server.name.clone()).filter(|name| **name != *own).collect()
 }
 
-/// The domain of a server, if the topology says that the servers of it share a store.
+/// The domain of a server, if its servers share a store by the topology.
 fn shared_domain(topology: &Topology, own: &str) -> Option<DomainId> {
     let domain = topology.server_named(own).and_then(|own| Some(topology.server(own)?.domain))?;
     topology.domain(domain).filter(|it| it.store == Store::Shared).map(|_| domain)
 }
 
-/// The leases of the servers that may be taken over here, and that of the process's own: whoever
-/// holds others has nothing to do with these.
+/// The leases of the servers that may be taken over here, and of the process's own: holders of other
+/// servers do not matter.
 pub(crate) fn leases_of(
     leases: &[LeaseInfo],
     candidates: &BTreeSet<Arc<str>>,
@@ -156,12 +156,12 @@ pub(crate) fn leases_of(
     leases.iter().filter(is_ours).cloned().collect()
 }
 
-/// What is to be told of a process that nobody can take over from, though its topology says so.
+/// Whether no process can take over from this one, although its topology says so.
 pub(crate) fn is_apart(topology: &Topology, own: &str, store: &StoreChoice) -> bool {
     !store.is_shared() && shared_domain(topology, own).is_some()
 }
 
-/// How many processes hold fewer servers than this one, or as many and come first by name.
+/// The number of processes that hold fewer servers than this one, or as many with a smaller name.
 fn rank(leases: &[LeaseInfo], own: &str) -> u32 {
     let mut held: BTreeMap<&str, u32> = BTreeMap::new();
     for lease in leases.iter().filter(|lease| lease.left.is_some() && !is_dead(&lease.holder)) {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_holds_least_tries_first() {
+    fn the_process_with_the_fewest_servers_tries_first() {
         let leases = [
             lease("a", "one", Some(3)),
             lease("b", "one", Some(3)),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_servers_of_another_domain_alone_is_not_waited_for() {
+    fn a_process_with_servers_of_another_domain_only_is_not_waited_for() {
         let leases = [
             lease("north-1", "one", Some(3)),
             lease("north-2", "two", None),
@@ -243,14 +243,14 @@ mod tests {
         assert!(turns.due(&free, &mine, begun).is_empty());
         let later = begun + FIRST + NEXT;
         assert_eq!(turns.due(&free, &mine, later), ["a".into()]);
-        // Its own process was faster; when that dies too, it is waited for again.
+        // Its own process was faster; when that dies too, its delay begins again.
         let held = [lease("a", "one", Some(5))];
         assert!(turns.due(&held, &mine, later).is_empty());
         assert!(turns.due(&free, &mine, later).is_empty());
     }
 
     #[test]
-    fn what_is_given_back_again_and_again_is_held_longer_each_time() {
+    fn a_server_given_back_repeatedly_is_held_longer_each_time() {
         let (mut turns, now, hold) = (Turns::default(), Instant::now(), Duration::from_secs(10));
         let name: Arc<str> = "a".into();
         let holds = [0, 1, 2].map(|_| {

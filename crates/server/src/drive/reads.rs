@@ -1,6 +1,6 @@
-//! What a site wants to read, read after the commit and handed to it.
+//! Reads for a site, executed after the commit.
 //!
-//! Invariant: a read sees all that the site has stored, in this round too.
+//! Invariant: a read sees everything that the site has stored, also in this round.
 
 use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
@@ -60,7 +60,7 @@ impl Driver {
         Ok(())
     }
 
-    /// The contents that are here; the others are sent for.
+    /// The contents that are here; the others are fetched.
     fn stored(
         &self,
         instance: InstanceId,

@@ -1,7 +1,6 @@
 //! One call to an executor over HTTP.
 //!
-//! Invariant: redirects are not followed, answers are read up to a limit, and nobody is waited for
-//! without end.
+//! Invariant: redirects are not followed, answers are read up to a limit, and every wait is bounded.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -27,33 +26,33 @@ use serde::Serialize;
 use super::{task_name, tasks_held};
 use crate::convert;
 
-/// How long an executor may take to say that it is there.
+/// How long connecting to an executor may take.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long it may take to answer what it need not work on.
+/// How long an answer that needs no work may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(60);
-/// Connections to an executor that are kept: a batch of tasks is given at once, and answers come at once.
+/// The idle connections kept per executor: a batch of tasks is sent at once, and answers arrive at once.
 const IDLE_MAX: usize = 1_024;
 /// The longest answer that is read.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 type Connector = HttpsConnector<HttpConnector>;
 
-/// The way to executors; connections are kept.
+/// The HTTP client for executors; connections are kept.
 #[derive(Default)]
 pub(super) struct Web {
     client: OnceLock<Result<Client<Connector, Full<Bytes>>, String>>,
 }
 
-/// What an executor says in answer to a task.
+/// The answer of an executor to a task.
 pub(super) struct Said {
     pub(super) outcome: Outcome,
     pub(super) feedback: Feedback,
-    /// The tasks that it holds, if it says so.
+    /// The tasks that it holds, if reported.
     pub(super) holds: Option<Vec<JobLease>>,
 }
 
-/// What an executor has answered.
+/// An HTTP answer of an executor.
 struct Answered {
     status: StatusCode,
     headers: HeaderMap,
@@ -61,7 +60,7 @@ struct Answered {
 }
 
 impl Web {
-    /// Gives a task to an executor: what it says to it.
+    /// Gives a task to an executor and returns its answer.
     pub(super) async fn give(
         &self,
         executor: &ExecutorRegistered,
@@ -92,7 +91,7 @@ impl Web {
         }
     }
 
-    /// Tells an executor whether its result counts; whether it knows now.
+    /// Tells an executor whether its result counts; returns whether it has acknowledged.
     pub(super) async fn tell_verdict(
         &self,
         executor: &ExecutorRegistered,
@@ -107,7 +106,7 @@ impl Web {
         matches!(told, Ok(Ok(Answered { status, .. })) if status.is_success())
     }
 
-    /// Says that nobody waits for a task any more. It is only a hint.
+    /// Cancels a task that is no longer wanted. Only a hint.
     pub(super) async fn cancel(
         &self,
         executor: &ExecutorRegistered,
@@ -147,12 +146,12 @@ impl Web {
     }
 }
 
-/// Where something is asked of an executor with this base address.
+/// The URL for a request to an executor with this base address.
 pub(super) fn address(base: &str, what: &str) -> Result<Uri, String> {
     let uri: Uri = format!("{}/{what}", base.trim_end_matches('/'))
         .parse()
         .map_err(|error| format!("`{base}` is no address: {error}"))?;
-    // A port that is none would be taken for the usual one.
+    // An invalid port would be replaced by the default one.
     let port = uri
         .authority()
         .and_then(|authority| authority.as_str().strip_prefix(authority.host())?.strip_prefix(':'));
@@ -186,7 +185,7 @@ fn why(error: &dyn std::error::Error) -> String {
     format!("it cannot be reached: {last}")
 }
 
-/// What an answer to a task means, and what the executor says of itself in it.
+/// Interprets an answer to a task, with the executor's report about itself.
 fn said(answered: &Answered) -> Said {
     let Answered { status, headers, body } = answered;
     let error = || match serde_json::from_slice(body) {

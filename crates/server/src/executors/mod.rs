@@ -1,7 +1,7 @@
-//! Executors, as this process speaks to them: whom it knows, and calls that the site has ordered.
+//! Executors as this process calls them: the registered ones, and the calls that the site orders.
 //!
-//! Invariant: only registered addresses are called, and everything that is said is signed. What comes
-//! of a call is told to the site once, or not at all: then the site's own time for it runs out.
+//! Invariant: only registered addresses are called, and every message is signed. The outcome of a call is reported
+//! to the site once, or not at all: then the site's own time-out applies.
 
 mod call;
 
@@ -28,11 +28,11 @@ pub(crate) struct Executors {
     queue: Arc<Queue<Message>>,
     clock: Arc<Clock>,
     web: Web,
-    /// Where executors send results: the API of this process, once it listens.
+    /// The callback address: the API of this process, once it listens.
     callback: Arc<SetOnce<Arc<str>>>,
     /// The name of this server, if it is one of several.
     server: Option<Arc<str>>,
-    /// The store, where files are that results name.
+    /// The store, for files in results.
     slot: Arc<Slot>,
     runtime: Handle,
 }
@@ -48,7 +48,7 @@ impl Executors {
         Self { known, queue, clock, web, callback, server, slot, runtime }
     }
 
-    /// Those that are registered now.
+    /// Sets the currently registered executors.
     pub(crate) fn follow<'e>(&self, all: impl Iterator<Item = &'e Arc<ExecutorRegistered>>) {
         let all = all.map(|one| (one.name.clone(), one.clone())).collect();
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = all;
@@ -58,7 +58,7 @@ impl Executors {
         self.known.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// Carries out what the site has ordered, and tells it what has come of it.
+    /// Carries out a call ordered by the site, and reports its outcome.
     pub(crate) fn call(self: &Arc<Self>, call: Call) {
         let this = self.clone();
         self.runtime.spawn(async move { this.carry_out(call).await });
@@ -78,7 +78,7 @@ impl Executors {
                     let from = (&**callback, self.server.as_deref());
                     self.web.give(&executor, job, from, self.clock.now()).await
                 };
-                // Later nobody waits for it any more: its time has run out at the site too.
+                // Later it is no longer awaited: its time-out has passed at the site too.
                 if let Ok(Said { outcome, feedback, holds }) =
                     tokio::time::timeout(left, given).await
                 {
@@ -101,7 +101,7 @@ impl Executors {
         }
     }
 
-    /// What an executor answered at once, if the files that it names are stored here; otherwise it failed.
+    /// The immediate result of an executor, if its files are stored here; otherwise a failure.
     async fn with_files(&self, outcome: Outcome) -> Outcome {
         let Outcome::Done(data) = &outcome else { return outcome };
         for file in named(data) {
@@ -116,7 +116,7 @@ impl Executors {
     }
 }
 
-/// A result that names a file which nobody could read is none.
+/// A result with a file that cannot be read is a failure.
 pub(crate) fn unstored(file: &FileRef) -> Outcome {
     let (blob, size) = (BlobId(file.blob), file.size);
     let error = format!("its result names file {blob} of {size} bytes, which was not uploaded");
@@ -128,19 +128,18 @@ pub(crate) fn check_address(url: &str) -> Result<(), String> {
     call::address(url, "tasks").map(drop)
 }
 
-/// What an assignment is called outside.
+/// The public name of an assignment.
 pub(crate) fn task_name(task: &JobLease) -> String {
     format!("{}#{}", task.activity, task.lease)
 }
 
-/// The assignment that is called so.
+/// The assignment with this public name.
 pub(crate) fn task_named(name: &str) -> Option<JobLease> {
     let (activity, lease) = name.rsplit_once('#')?;
     Some(JobLease { activity: activity.parse().ok()?, lease: lease.parse().ok()? })
 }
 
-/// The assignments that an executor names as those that it holds. Names that are none are left out, and what is beyond the
-/// limit.
+/// The assignments that an executor reports to hold. Invalid names are left out, and those beyond the limit.
 pub(crate) fn tasks_held(names: &[String]) -> Vec<JobLease> {
     names.iter().take(HOLDS_MAX).filter_map(|name| task_named(name)).collect()
 }

@@ -1,8 +1,7 @@
-//! Contents cut where they themselves say, so that a changed document has most chunks unchanged.
+//! Content-defined chunking, so that a changed document has most chunks unchanged.
 //!
-//! Invariant: pure. The same content is cut the same everywhere (FastCDC of 2020). What another
-//! server says of chunks is believed only as far as hashes prove it: a chunk by its own, the whole
-//! by its name.
+//! Invariant: pure. The same content has the same chunks everywhere (FastCDC of 2020). Chunks from
+//! another server are verified by hash: each one, and the whole content.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,17 +11,18 @@ use legwork_store::BLOB_BYTES_MAX;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
-/// The sizes of chunks. All but the last of a content have at least the least.
+/// The sizes of chunks. All but the last chunk of a content have at least the minimum.
 const CHUNK_BYTES_MIN: usize = 16 << 10;
 const CHUNK_BYTES_USUAL: usize = 64 << 10;
 pub(super) const CHUNK_BYTES_MAX: usize = 256 << 10;
-/// What is asked for at once: one portion lets the small messages on the link pass before the next.
+/// The bytes requested at once: one portion lets the small messages on the link pass before the
+/// next.
 const PORTION_BYTES: usize = CHUNK_BYTES_MAX;
-/// Chunks in one portion: as many as the least ones fill it with, and the last of a content.
+/// The most chunks in one portion: chunks of minimal size, and the last one of a content.
 pub(super) const PORTION_CHUNKS_MAX: usize = PORTION_BYTES / CHUNK_BYTES_MIN + 1;
-/// As many as the largest content has.
+/// The chunks of the largest content.
 const CHUNKS_MAX: usize = BLOB_BYTES_MAX / CHUNK_BYTES_MIN + 1;
-/// How hard chunks are compressed, and what that must save to be worth the undoing: one part in 20.
+/// The compression level, and the least saving that is worth the decompression: one part in 20.
 const LEVEL: i32 = 3;
 const SAVING: usize = 20;
 
@@ -37,7 +37,7 @@ pub(crate) struct Chunk {
     pub(super) bytes: u32,
 }
 
-/// A chunk as it travels.
+/// A chunk on the wire.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) enum Packed {
     #[n(0)]
@@ -46,7 +46,7 @@ pub(crate) enum Packed {
     Compressed(#[n(0)] ByteVec),
 }
 
-/// How another server contradicts itself, or what is known.
+/// An inconsistency in the answers of another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Lie {
     #[error("its list of chunks does not make up the file")]
@@ -83,7 +83,7 @@ pub(super) fn pack(chunk: &[u8]) -> Packed {
 fn unpack(packed: Packed, chunk: &Chunk) -> Result<Bytes, Lie> {
     let bytes: Vec<u8> = match packed {
         Packed::Plain(bytes) => bytes.into(),
-        // It never becomes more than its list says.
+        // It never becomes larger than its list says.
         Packed::Compressed(small) => {
             zstd::bulk::decompress(&small, chunk.bytes as usize).map_err(|_| Lie::Chunk)?
         }
@@ -94,20 +94,20 @@ fn unpack(packed: Packed, chunk: &Chunk) -> Result<Bytes, Lie> {
     Ok(bytes.into())
 }
 
-/// Chunks that are here, by their hashes.
+/// Chunks that are present, by hash.
 pub(super) type Have = BTreeMap<Hash, Bytes>;
 
-/// A content that is being put together.
+/// A content being assembled.
 #[derive(Debug)]
 pub(super) struct Assembly {
     chunks: Vec<Chunk>,
     have: Have,
-    /// Those that lie within another content.
+    /// Those found in another content.
     found: BTreeSet<Hash>,
 }
 
 impl Assembly {
-    /// With what has come before, from whomever. How large it is need not be known.
+    /// With chunks received before, from any server. The size need not be known.
     pub(super) fn new(
         chunks: Vec<Chunk>,
         size: Option<u64>,
@@ -122,7 +122,7 @@ impl Assembly {
         Ok(Self { chunks, have, found: BTreeSet::new() })
     }
 
-    /// Takes what is the same in another content that is here.
+    /// Takes equal chunks from another local content.
     pub(super) fn take_from(&mut self, similar: &Bytes) {
         let mut lacking: BTreeMap<Hash, u32> =
             self.lacking().map(|(_, chunk)| (chunk.hash, chunk.bytes)).collect();
@@ -138,7 +138,7 @@ impl Assembly {
         }
     }
 
-    /// What is still lacking, each chunk once, in portions to be asked for one by one.
+    /// The missing chunks, each once, in portions to request one by one.
     pub(super) fn portions(&self) -> Vec<Vec<u32>> {
         let (mut portions, mut portion, mut bytes) = (Vec::new(), Vec::new(), 0);
         let mut asked = BTreeSet::new();
@@ -159,7 +159,7 @@ impl Assembly {
         portions
     }
 
-    /// Takes in a portion that was asked for.
+    /// Adds a requested portion.
     pub(super) fn put(&mut self, portion: &[u32], packed: Vec<Packed>) -> Result<(), Lie> {
         if portion.len() != packed.len() {
             return Err(Lie::Answer);
@@ -172,13 +172,13 @@ impl Assembly {
         Ok(())
     }
 
-    /// What has come of a portion.
+    /// The received chunks of a portion.
     pub(super) fn chunks_at(&self, portion: &[u32]) -> impl Iterator<Item = (Hash, Bytes)> {
         let chunks = portion.iter().filter_map(|place| self.chunks.get(*place as usize));
         chunks.filter_map(|chunk| Some((chunk.hash, self.have.get(&chunk.hash)?.clone())))
     }
 
-    /// The whole content, if it is the one that is meant.
+    /// The whole content, if its hash matches.
     pub(super) fn finish(&self, blob: Hash) -> Result<Vec<u8>, Lie> {
         let size = self.chunks.iter().map(|chunk| chunk.bytes as usize).sum();
         let mut content = Vec::with_capacity(size);
@@ -188,7 +188,7 @@ impl Assembly {
         if blake3::hash(&content) == blob { Ok(content) } else { Err(Lie::Whole) }
     }
 
-    /// What has come, for another attempt. What was found here will be found again.
+    /// The received chunks, for another attempt. Locally found ones will be found again.
     pub(super) fn into_have(self) -> Have {
         let Self { mut have, found, .. } = self;
         have.retain(|hash, _| !found.contains(hash));
@@ -201,7 +201,7 @@ impl Assembly {
     }
 }
 
-/// Bytes that do not repeat and cannot be compressed.
+/// Bytes without repetitions that cannot be compressed.
 #[cfg(test)]
 pub(crate) fn noise(seed: u64, size: usize) -> Vec<u8> {
     let mut state = seed;
@@ -222,7 +222,7 @@ mod tests {
         portion.iter().map(|place| pack(pieces[*place as usize])).collect()
     }
 
-    /// Brings a content over; how many bytes went on the wire, and how many portions.
+    /// Transfers a content; returns the bytes on the wire, and the number of portions.
     fn bring(content: &[u8], similar: &[Vec<u8>]) -> (usize, usize) {
         let mut assembly =
             Assembly::new(cut(content), Some(content.len() as u64), Have::new()).unwrap();
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_content_is_cut_everywhere_alike() {
-        // These hashes are a promise: servers of different releases must find the same chunks.
+        // These hashes must not change: servers of different releases must find the same chunks.
         let chunks = cut(&noise(7, 300_000));
         let told: Vec<(u32, u8)> = chunks.iter().map(|c| (c.bytes, c.hash[0])).collect();
         assert_eq!(told, GOLDEN);

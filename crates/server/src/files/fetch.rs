@@ -1,8 +1,8 @@
-//! Brings contents of files from other servers.
+//! Fetches contents of files from other servers.
 //!
-//! Invariant: what is said to be here is stored durably and is what its name says. A content is
-//! brought once at a time, from one source after the other; what has come of it is kept for the
-//! next one. Nothing has to succeed: whoever needs it asks again.
+//! Invariant: a reported content is stored durably and matches its hash. A content is fetched once
+//! at a time, from one source after the other; received chunks are kept for the next source. A
+//! fetch may fail: it is then requested again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,20 +22,20 @@ use super::spool::Spool;
 use super::wire::{FileReply, FileRequest};
 use crate::backend::Slot;
 
-/// How many contents are brought at the same time, and how many wait for that.
+/// How many contents are fetched concurrently, and how many wait.
 const BRINGS_MAX: usize = 4;
 const WAITING_MAX: usize = 65_536;
-/// Portions of one content that are asked for at the same time.
+/// Portions of one content requested concurrently.
 const PORTIONS_MAX: usize = 4;
-/// How long one answer may take: a slow link has time for a portion, and one that breaks is noticed
+/// How long one answer may take: enough for a portion over a slow link; a broken link is noticed
 /// before.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// What is looked at of other versions of one content.
+/// The bytes of similar contents that are searched for chunks.
 const SIMILAR_BYTES_MAX: u64 = 64 << 20;
-/// What is kept of contents that did not come as a whole.
+/// The bytes kept of incomplete contents.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 
-/// The way to other servers.
+/// The connection to other servers.
 pub(crate) trait Peers: Send + Sync + 'static {
     fn ask(
         &self,
@@ -48,7 +48,7 @@ pub(crate) trait Peers: Send + Sync + 'static {
 #[error("the server cannot be reached")]
 pub(crate) struct Unreachable;
 
-/// Why a content did not come from a server.
+/// Why a content was not fetched from a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotBrought {
     #[error(transparent)]
@@ -73,12 +73,12 @@ pub(crate) struct Fetcher<P> {
     kept: Mutex<Kept>,
     spool: Arc<Spool>,
     runtime: Handle,
-    /// Told when a content that was wanted is here.
+    /// Called when a wanted content is here.
     tell: Box<dyn Fn(InstanceId, Hash) + Send + Sync>,
 }
 
 impl<P: Peers> Fetcher<P> {
-    /// Made where there is a runtime; used from anywhere.
+    /// Created in a runtime; used from anywhere.
     pub(crate) fn new(
         peers: Arc<P>,
         slot: Arc<Slot>,
@@ -91,7 +91,7 @@ impl<P: Peers> Fetcher<P> {
         Self { peers, slot, places, under_way, kept, spool, runtime: Handle::current(), tell }
     }
 
-    /// Brings a content in the background, unless that is being done already.
+    /// Fetches a content in the background, unless that is in progress.
     pub(crate) fn want(self: &Arc<Self>, instance: InstanceId, file: FileWanted) {
         let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = under_way.len();
@@ -101,7 +101,7 @@ impl<P: Peers> Fetcher<P> {
             }
             return;
         }
-        // Beyond that it is asked for again later.
+        // Beyond the limit it is requested again later.
         if waiting < WAITING_MAX {
             under_way.insert(file.blob, vec![instance]);
             let this = self.clone();
@@ -118,12 +118,12 @@ impl<P: Peers> Fetcher<P> {
             Ok(()) => instances.into_iter().for_each(|instance| (self.tell)(instance, file.blob)),
             Err(error) => {
                 let blob = BlobId(file.blob);
-                tracing::warn!(%blob, reason = %error, "a file did not come; it is asked for again");
+                tracing::warn!(%blob, reason = %error, "cannot fetch a file; it is requested again");
             }
         }
     }
 
-    /// Brings a content from the first source that gives it, and stores it.
+    /// Fetches a content from the first source that has it, and stores it.
     pub(crate) async fn bring(&self, file: &FileWanted) -> Result<(), NotBrought> {
         if file.size > BLOB_BYTES_MAX as u64 {
             return Err(NotBrought::TooLarge(file.size));
@@ -131,7 +131,7 @@ impl<P: Peers> Fetcher<P> {
         self.bring_sized(file, Some(file.size)).await
     }
 
-    /// Brings a content of which nothing but the name is known.
+    /// Fetches a content by its name alone.
     pub(crate) async fn find(&self, blob: Hash, sources: Vec<ServerId>) -> Result<(), NotBrought> {
         self.bring_sized(&FileWanted { blob, size: 0, similar: Vec::new(), sources }, None).await
     }
@@ -141,7 +141,7 @@ impl<P: Peers> Fetcher<P> {
         let blob = file.blob;
         let mut have = self.kept().take(file.blob);
         if have.is_empty() {
-            // Of a process before this one.
+            // From an earlier process.
             have = self.spooled(move |spool| spool.read(blob)).await.unwrap_or_default();
         }
         let mut last = NotBrought::NoSource;
@@ -161,7 +161,7 @@ impl<P: Peers> Fetcher<P> {
         Err(last)
     }
 
-    /// The content, or what has come of it.
+    /// The content, or the chunks received so far.
     async fn bring_from(
         &self,
         source: ServerId,
@@ -189,7 +189,7 @@ impl<P: Peers> Fetcher<P> {
         (brought, assembly.into_have())
     }
 
-    /// Takes what is unchanged from other versions that are here.
+    /// Takes unchanged chunks from other local versions.
     async fn with_similar(
         &self,
         mut assembly: Assembly,
@@ -217,7 +217,7 @@ impl<P: Peers> Fetcher<P> {
             .map_err(|error| NotBrought::NotStored(error.to_string()))
     }
 
-    /// Some portions are asked for at a time, so that a far server is not waited for each time.
+    /// Some portions are requested concurrently, so that the latency of a far server counts less.
     async fn portions_from(
         &self,
         source: ServerId,
@@ -250,7 +250,7 @@ impl<P: Peers> Fetcher<P> {
         }
     }
 
-    /// Where reading and writing does not hold up others.
+    /// Runs reads and writes where they block no other task.
     async fn spooled<T: Send + 'static>(
         &self,
         act: impl FnOnce(&Spool) -> T + Send + 'static,
@@ -287,7 +287,7 @@ async fn patiently(
     tokio::time::timeout(PATIENCE, peers.ask(to, request)).await.unwrap_or(Err(Unreachable))
 }
 
-/// What came of contents that did not come as a whole, the oldest first.
+/// Received chunks of incomplete contents, oldest first.
 #[derive(Default)]
 struct Kept(VecDeque<(Hash, Have)>);
 

@@ -1,7 +1,7 @@
-//! Contents of files between servers: only what a server lacks of them travels.
+//! Transfer of file contents between servers: only missing chunks travel.
 //!
 //! Invariant: a content goes straight from a server that has it to the one whose step reads it. It
-//! is known by its hash, so whoever says something else is found out.
+//! is identified by its hash, so wrong contents are detected.
 
 mod chunks;
 mod fetch;

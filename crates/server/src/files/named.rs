@@ -1,9 +1,9 @@
-//! Files that data names.
+//! Files in data.
 
 use legwork_model::value::{FileRef, Value, ValueType};
 use legwork_site::Data;
 
-/// Those among the values that have the form of a file, and nothing besides.
+/// The values that have the exact form of a file.
 pub(crate) fn named(data: &Data) -> Vec<FileRef> {
     data.values().filter_map(file).collect()
 }

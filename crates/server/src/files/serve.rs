@@ -1,7 +1,7 @@
-//! Answers other servers that need contents of files.
+//! Serves contents of files to other servers.
 //!
-//! Invariant: nothing is changed here, and only so much is held in memory: a content that is asked
-//! for portion by portion is read and cut once, as long as it is among the last ones.
+//! Invariant: read-only, with bounded memory: a content that is requested portion by portion is
+//! read and cut once, as long as it is among the most recent ones.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,16 +12,16 @@ use super::chunks::{Chunk, Hash, PORTION_CHUNKS_MAX, cut, pack};
 use super::wire::{FileReply, FileRequest};
 use crate::backend::{Backend, Slot};
 
-/// What is kept of the contents that were asked for last.
+/// The bytes kept of recently requested contents.
 const CACHE_BYTES_MAX: usize = 64 << 20;
 const CACHE_FILES_MAX: usize = 64;
 
 /// The contents that this server gives to others.
 pub(crate) struct Offered {
     slot: Arc<Slot>,
-    /// The last ones asked for, the newest last.
+    /// The most recently requested, newest last.
     cache: Mutex<VecDeque<Arc<Cut>>>,
-    /// Held by whoever reads a content: one at a time, and no two the same.
+    /// Held while a content is read: one at a time, and none twice.
     reading: Mutex<()>,
 }
 
@@ -56,7 +56,7 @@ impl Offered {
             return Some(found);
         }
         let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        // Somebody else may have read it meanwhile.
+        // Another thread may have read it meanwhile.
         if let Some(found) = self.cached(blob) {
             return Some(found);
         }
@@ -91,7 +91,7 @@ impl Cut {
     }
 }
 
-/// A content that is here; one that cannot be read is not.
+/// A local content; an unreadable one counts as absent.
 pub(super) fn read(store: &dyn Backend, blob: Hash) -> Option<Vec<u8>> {
     match store.blob(BlobId(blob)) {
         Ok(content) => content,

@@ -1,7 +1,7 @@
-//! Chunks of contents that have not come as a whole, on disk: a transfer outlives the process.
+//! Chunks of incomplete contents on disk: a transfer survives the process.
 //!
-//! Invariant: only a cache. A chunk is what its hash says or is not used, and what cannot be written
-//! or read comes once more over the link. All of it takes so many bytes at most.
+//! Invariant: only a cache. A chunk with a wrong hash is not used, and a chunk that cannot be
+//! written or read is fetched again. The total size is bounded.
 
 use std::fs;
 use std::io::{self, Write};
@@ -21,23 +21,23 @@ const LENGTH_BYTES: usize = 4;
 
 #[derive(Debug, Default)]
 pub(crate) struct Spool {
-    /// `None` beside a store without a folder: then it keeps nothing.
+    /// `None` for a store without a folder: then nothing is kept.
     folder: Option<PathBuf>,
 }
 
 impl Spool {
-    /// Beside the store in a folder.
+    /// Next to the store, in a folder.
     pub(crate) fn beside(store: Option<&Path>) -> Self {
         Self { folder: store.map(|store| store.join(FOLDER)) }
     }
 
-    /// What has come of a content.
+    /// The received chunks of a content.
     pub(super) fn read(&self, blob: Hash) -> Have {
         let Some(file) = self.file(blob) else { return Have::new() };
         let Ok(bytes) = fs::read(&file).map(Bytes::from) else { return Have::new() };
         let (have, whole) = chunks(&bytes);
         if whole < bytes.len() {
-            // A crash has cut the last one off: what is added must not stand behind that.
+            // A crash may have truncated the last one: new chunks must not follow it.
             let cut = fs::OpenOptions::new().write(true).open(&file);
             if cut.and_then(|file| file.set_len(whole as u64)).is_err() {
                 self.remove(blob);
@@ -46,7 +46,7 @@ impl Spool {
         have
     }
 
-    /// Keeps chunks of a content, behind those that are kept.
+    /// Appends chunks of a content.
     pub(super) fn add<'c>(&self, blob: Hash, chunks: impl Iterator<Item = (&'c Hash, &'c Bytes)>) {
         let Some(file) = self.file(blob) else { return };
         if let Err(error) = self.append(&file, chunks) {
@@ -71,15 +71,15 @@ impl Spool {
         fs::OpenOptions::new().create(true).append(true).open(file)?.write_all(&bytes)
     }
 
-    /// The content has come.
+    /// The content is complete.
     pub(super) fn remove(&self, blob: Hash) {
         if let Some(file) = self.file(blob) {
-            // What stays makes room for others one day.
+            // A remaining file is removed for others some day.
             drop(fs::remove_file(file));
         }
     }
 
-    /// The oldest go.
+    /// Removes the oldest.
     fn make_room(&self) -> io::Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
         fs::create_dir_all(folder)?;
@@ -106,7 +106,7 @@ impl Spool {
     }
 }
 
-/// Those that are whole, and how many bytes they take with what stands around them.
+/// The complete chunks, and their bytes with framing.
 fn chunks(bytes: &Bytes) -> (Have, usize) {
     let (mut have, mut rest) = (Have::new(), bytes.clone());
     while let Some((head, length)) = head(&rest) {

@@ -1,4 +1,4 @@
-//! Contents between servers that are near: asked, served, cut off, lied to.
+//! Contents between in-process servers: requested, served, interrupted, falsified.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,11 +13,11 @@ use tokio::sync::mpsc;
 use super::{Fetcher, FileReply, FileRequest, NotBrought, Offered, Peers, Spool, Unreachable};
 use crate::backend::Slot;
 
-/// Servers that answer at once, some of them badly.
+/// Servers that answer at once, some of them incorrectly.
 #[derive(Default)]
 struct Near {
     servers: BTreeMap<ServerId, (Offered, Conduct)>,
-    /// Bytes of all answers, as they travel.
+    /// Bytes of all answers on the wire.
     bytes: AtomicUsize,
     lists: AtomicUsize,
     asked: Mutex<Vec<ServerId>>,
@@ -62,7 +62,7 @@ fn slot() -> (Arc<Slot>, Arc<Memory>) {
     (slot, store)
 }
 
-/// Servers 1, 2, … that all have these contents, and one that has none and fetches.
+/// Servers 1, 2, … that all have these contents, and one without that fetches.
 struct Scene {
     fetcher: Arc<Fetcher<Near>>,
     near: Arc<Near>,
@@ -159,7 +159,7 @@ async fn a_transfer_whose_target_dies_goes_on_with_the_chunks_that_it_had() {
     let failed = before.bring(&wanted(&content, &[1], &[])).await;
     assert_eq!(failed, Err(NotBrought::Unreachable(Unreachable)));
     drop(before);
-    // Cut off in the middle of a chunk, as a crash does.
+    // Truncated in the middle of a chunk, as by a crash.
     let kept = std::fs::read_dir(folder.path().join("transfers")).unwrap().next().unwrap().unwrap();
     let bytes = std::fs::read(kept.path()).unwrap();
     std::fs::write(kept.path(), &bytes[..bytes.len() - 10]).unwrap();

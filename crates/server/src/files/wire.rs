@@ -1,7 +1,7 @@
-//! What servers ask each other about contents of files.
+//! Requests and replies between servers about contents of files.
 //!
-//! Invariant: an answer is bounded by its question: a list by what a file may have, chunks by the
-//! portion that was asked for. Numbers in `#[n(…)]` are the wire format.
+//! Invariant: a reply is bounded by its request: a list by the limit of a file, chunks by the
+//! requested portion. Numbers in `#[n(…)]` are the wire format.
 
 use minicbor::{Decode, Encode};
 
@@ -15,7 +15,7 @@ pub(crate) enum FileRequest {
         #[cbor(n(0), with = "minicbor::bytes")]
         blob: Hash,
     },
-    /// Some chunks of a content, by their places in the list.
+    /// Some chunks of a content, by index in the list.
     #[n(1)]
     Chunks {
         #[cbor(n(0), with = "minicbor::bytes")]
@@ -32,7 +32,7 @@ pub(crate) enum FileReply {
     NotHere,
     #[n(1)]
     List(#[n(0)] Vec<Chunk>),
-    /// In the order of the question.
+    /// In the order of the request.
     #[n(2)]
     Chunks(#[n(0)] Vec<Packed>),
 }

@@ -1,8 +1,8 @@
-//! Reads replies and has them carried out, as if they had come by the API.
+//! Reads replies and carries them out, as if they had come by the API.
 //!
-//! Invariant: a mail is deleted when its answer is committed, or nothing will ever come of it. Handled
-//! twice it changes nothing, and whoever wrote it hears of it once, also if it cannot be deleted. What is
-//! said back goes to the address in the organisation alone.
+//! Invariant: a mail is deleted when its answer is committed, or it never can be. Handled twice it has no
+//! further effect, and its author is told once, even if it cannot be deleted. Answers go only to the
+//! address in the organisation.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -26,16 +26,16 @@ use legwork_site::{Answer, Credential, Mailing, Request};
 use super::meters::MailMeters;
 use super::pop3;
 use super::post::Post;
-use super::said::{AN_HOUR_MAX, Lately, Room, Seen};
+use super::recent_answers::{AN_HOUR_MAX, Lately, Room, Seen};
 use super::sender::{grown, send_alone};
 use super::smtp::NotSent;
 use crate::http::{App, serve};
 
-/// How many mails are dealt with over one connection: what was deleted is gone when it ends.
+/// How many mails are handled per connection: deletions take effect when it ends.
 const DELETED_AT_ONCE: u32 = 50;
 const PAUSE_MAX: Duration = Duration::from_secs(300);
 const ANSWER_BYTES_MAX: usize = 64 << 10;
-/// A request that the inbox makes for somebody whose token it has read; goes with the request.
+/// Marks a request of the inbox on behalf of the agent of a token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FromInbox;
 
@@ -43,23 +43,23 @@ pub(crate) struct Inbox {
     app: Arc<App>,
     post: Arc<Post>,
     meters: Arc<MailMeters>,
-    /// Replies whose authors were told that they have changed nothing.
+    /// Replies whose authors were told that they had no effect.
     said_back: Seen,
-    /// Those of which the mail server did not hear that to its end.
+    /// Replies for which the answer to the author was interrupted.
     broken_off: Seen,
-    /// Who was told so lately.
+    /// Recent answers by agent.
     lately: Lately,
 }
 
-/// Who wrote a mail, as the organisation knows them.
+/// The author of a mail, as the organisation knows them.
 struct Author {
     agent: AgentId,
     address: Arc<str>,
-    /// That of the mail.
+    /// The key of the mail.
     key: String,
 }
 
-/// What a reply may do.
+/// The permission of a reply.
 struct Granted<'r> {
     token: &'r Token,
     grant: Grant,
@@ -67,28 +67,28 @@ struct Granted<'r> {
     author: Author,
 }
 
-/// What becomes of a mail.
+/// What to do with a mail.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Delete,
-    /// It is read again later.
+    /// Read again later.
     Keep,
 }
 
-/// What came of a look into the inbox.
+/// The result of reading the inbox.
 #[derive(Debug)]
 enum Looked {
-    /// There was none: nothing could have been carried out.
+    /// The server was not ready to carry out replies.
     NotReady,
     Read {
-        /// Whether there is more.
+        /// Whether there are more mails.
         more: bool,
-        /// What the mail server said when it refused a mail.
+        /// The message of the mail server that refused a mail.
         refused: Option<String>,
     },
 }
 
-/// How reading goes.
+/// The progress of reading.
 #[derive(Debug)]
 struct Course {
     every: Duration,
@@ -96,13 +96,13 @@ struct Course {
     is_well: bool,
 }
 
-/// What came of an answer.
+/// The outcome of an answer.
 enum Done {
     Taken,
     Refused {
         code: String,
     },
-    /// Nobody could say yet.
+    /// Unknown as yet.
     Later,
 }
 
@@ -112,7 +112,7 @@ impl Inbox {
         Self { app, post, meters, said_back, broken_off, lately }
     }
 
-    /// Until the server stops.
+    /// Runs until the server stops.
     pub(super) async fn run(mut self, inbox: pop3::Box, every: Duration) {
         let mut course = Course { every, pause: every, is_well: true };
         while !self.app.gate.is_stopping() {
@@ -126,7 +126,7 @@ impl Inbox {
         }
     }
 
-    /// Reads what has come.
+    /// Reads the new mails.
     async fn look(&mut self, inbox: &pop3::Box) -> Result<Looked, pop3::Error> {
         if self.app.gate.check_ready().is_err() {
             return Ok(Looked::NotReady);
@@ -151,7 +151,7 @@ impl Inbox {
             }
             Err(reason) => {
                 self.meters.ignored();
-                tracing::debug!(%reason, "a mail is nobody's answer");
+                tracing::debug!(%reason, "ignoring a mail that is no reply");
                 return Fate::Delete;
             }
         };
@@ -159,12 +159,12 @@ impl Inbox {
             Ok(Some(granted)) => granted,
             Ok(None) => {
                 self.meters.ignored();
-                tracing::warn!("a reply with a token that is none of ours was dropped");
+                tracing::warn!("dropping a reply with a foreign token");
                 return Fate::Delete;
             }
             Err(()) => return Fate::Keep,
         };
-        // What was refused stays refused, for its author has heard so.
+        // The author of a refused reply was told already.
         if self.said_back.has(&reply.key()) {
             return Fate::Delete;
         }
@@ -188,8 +188,7 @@ impl Inbox {
         self.say_back(&author, |written| written.outcome(&outcome, &reply.id)).await
     }
 
-    /// The first of the tokens that counts, or did until it expired. Whoever cannot be written to any more
-    /// has none.
+    /// The first token that is valid, or was until it expired. An agent without an address has none.
     async fn granted<'r>(&self, reply: &'r Reply) -> Result<Option<Granted<'r>>, ()> {
         let (now, Some(key)) = (self.app.clock.now(), self.post.key()) else { return Err(()) };
         for token in &reply.tokens {
@@ -205,12 +204,12 @@ impl Inbox {
         Ok(None)
     }
 
-    /// Whether somebody answers what may be a letter of ours.
+    /// Whether a mail replies to a letter that may be from this server.
     fn is_ours(&self, reply: &Unquoted) -> bool {
         reply.answers.iter().any(|id| is_message_id(id, &self.post.settings.from))
     }
 
-    /// Somebody has taken the letter out of their reply: they would wait for ever to see it carried out.
+    /// A reply without the quoted letter: without an answer its author would wait forever.
     async fn handle_unquoted(&mut self, reply: &Unquoted) -> Fate {
         if self.said_back.has(&reply.key()) {
             return Fate::Delete;
@@ -224,12 +223,12 @@ impl Inbox {
             }
             Ok(_) | Err(_) => return Fate::Keep,
         };
-        tracing::info!(%agent, "an answer by mail has nothing of the letter that it answers");
+        tracing::info!(%agent, "a reply does not quote its letter");
         let author = Author { agent, address, key: reply.key() };
         self.say_back(&author, |written| written.unquoted(&reply.id)).await
     }
 
-    /// The agent who answers, if they can be written to.
+    /// The agent of a reply, if they have an address.
     async fn author(&self, agent: &AgentId, reply: &Reply) -> Result<Option<Author>, ()> {
         let asked = Request::Mail(Mailing::Address { agent: agent.clone() });
         let (agent, key) = (agent.clone(), reply.key());
@@ -241,7 +240,7 @@ impl Inbox {
         }
     }
 
-    /// Decides, or says that a step is done that is no decision.
+    /// Answers a decision, or completes a step that is none.
     async fn answer(&self, token: &Token, grant: &Grant, word: &str, reply: &Reply) -> Done {
         let decided = self.complete(token, grant, Some(word), reply).await;
         match word == DONE && may_be_no_decision(&decided) {
@@ -278,14 +277,14 @@ impl Inbox {
         done(head.status, &body)
     }
 
-    /// Tells somebody that their reply has changed nothing.
+    /// Tells the author that their reply had no effect.
     async fn say_back(&mut self, author: &Author, text: impl Fn(&Written<'_>) -> String) -> Fate {
         let Author { agent, address, key } = author;
         let now = self.app.clock.now();
         let room = self.lately.room(agent, now);
         if room == Room::NoMore {
             let most = AN_HOUR_MAX;
-            tracing::warn!(%agent, most, "no more is said back to somebody within the hour");
+            tracing::warn!(%agent, most, "the limit of answers to this agent is reached for this hour");
         }
         if room != Room::Some {
             self.meters.refused();
@@ -293,7 +292,7 @@ impl Inbox {
             return Fate::Delete;
         }
         let from = &*self.post.settings.from;
-        // No time is told in it.
+        // It contains no time.
         let zone = &Zone::UTC;
         let text = text(&Written { from, to: address, agent, at: now, link: None, zone });
         match send_alone(&self.post, address, &text).await {
@@ -306,9 +305,9 @@ impl Inbox {
                 return self.wait(agent, &reason);
             }
             Err(NotSent::Refused(reason) | NotSent::BrokenOff(reason)) => {
-                // It has changed nothing; that they do not hear of it is their mail server's doing.
+                // The reply had no effect; that the author is not told is due to their mail server.
                 self.meters.failed();
-                tracing::warn!(%agent, reason, "what came of a reply was refused");
+                tracing::warn!(%agent, reason, "the answer to a reply was refused");
             }
         }
         self.meters.refused();
@@ -318,20 +317,23 @@ impl Inbox {
 
     fn wait(&self, agent: &AgentId, reason: &str) -> Fate {
         self.meters.failed();
-        tracing::warn!(%agent, reason, "what came of a reply waits");
+        tracing::warn!(%agent, reason, "the answer to a reply is delayed");
         Fate::Keep
     }
 }
 
 impl Course {
-    /// Takes in what came of a look. Whether to look again at once.
+    /// Evaluates the result; returns whether to read again at once.
     fn goes_on(&mut self, looked: Result<Looked, pop3::Error>) -> bool {
         match looked {
             Ok(Looked::NotReady) => false,
             Ok(Looked::Read { more, refused }) => {
                 match &refused {
                     Some(reason) if self.is_well => {
-                        tracing::warn!(reason, "a mail cannot be read or deleted; others are");
+                        tracing::warn!(
+                            reason,
+                            "cannot read or delete a mail; continuing with the others"
+                        );
                     }
                     None if !self.is_well => tracing::info!("the inbox can be read again"),
                     Some(_) | None => {}
@@ -341,7 +343,7 @@ impl Course {
             }
             Err(reason) => {
                 if self.is_well {
-                    tracing::warn!(%reason, "the inbox cannot be read; it is tried again");
+                    tracing::warn!(%reason, "cannot read the inbox; retrying");
                 }
                 self.is_well = false;
                 self.pause = grown(self.pause, self.every, PAUSE_MAX.max(self.every));
@@ -363,8 +365,8 @@ fn word(reply: &Reply, address: &str, has_expired: bool) -> Result<String, &'sta
     }
 }
 
-/// Whether a word was refused because the step takes none. Once it is done the same mail is told that its
-/// key was used for something else: for this very answer, without the word.
+/// Whether a word was refused because the step takes none. Once the step is done, the same mail is refused
+/// as a reused key: by this very answer, without the word.
 fn may_be_no_decision(decided: &Done) -> bool {
     match decided {
         Done::Refused { code } => {
@@ -401,7 +403,7 @@ mod tests {
         assert_eq!(check("Ann@X", done(), false).as_deref(), Ok("done"));
         assert_eq!(check("ann@x", done(), true), Err("expired"));
         assert_eq!(check("eve@x", done(), false), Err("another_address"));
-        // Whoever is not told that they are somebody else learns nothing of the rest.
+        // A sender with a wrong address learns nothing else.
         assert_eq!(check("eve@x", Word::OnlyHtml, true), Err("another_address"));
         assert_eq!(check("ann@x", Word::OnlyHtml, false), Err("only_html"));
         assert_eq!(check("ann@x", Word::Nothing, false), Err("no_word"));

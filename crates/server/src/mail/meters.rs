@@ -1,4 +1,4 @@
-//! What is counted of mail.
+//! Metrics of mail.
 
 use metrics::Counter;
 
@@ -11,27 +11,27 @@ pub(crate) struct MailMeters {
 }
 
 impl MailMeters {
-    /// A mail server has taken a letter, and it will not be sent again.
+    /// A mail server has accepted a letter, and it will not be sent again.
     pub(super) fn sent(&self) {
         self.sent.increment(1);
     }
 
-    /// It has not.
+    /// A letter was not accepted.
     pub(super) fn failed(&self) {
         self.failed.increment(1);
     }
 
-    /// A reply has done what it said.
+    /// A reply was carried out.
     pub(super) fn answered(&self) {
         self.answered.increment(1);
     }
 
-    /// A reply of somebody we wrote to has changed nothing.
+    /// A reply of a known author had no effect.
     pub(super) fn refused(&self) {
         self.refused.increment(1);
     }
 
-    /// A mail was nobody's answer.
+    /// A mail was not a reply.
     pub(super) fn ignored(&self) {
         self.ignored.increment(1);
     }

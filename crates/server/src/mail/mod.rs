@@ -1,13 +1,13 @@
-//! Mail: letters that the site names are sent, replies are read and carried out.
+//! Mail: letters of the site are sent, replies are read and carried out.
 //!
-//! Invariant: off unless it is asked for. Nothing but mail waits for a mail server. The log names
-//! agents and activities, never addresses, words or tokens.
+//! Invariant: off by default. Only mail waits for a mail server. The log names agents and
+//! activities, never addresses, words or tokens.
 
 mod inbox;
 mod meters;
 mod pop3;
 mod post;
-mod said;
+mod recent_answers;
 mod sender;
 mod smtp;
 #[cfg(test)]
@@ -27,7 +27,7 @@ pub(crate) use meters::MailMeters;
 pub(crate) use post::Post;
 pub use post::Unusable;
 
-/// Sends what the site of this server has to tell; `reads` says whether the inbox is read besides.
+/// Sends the letters of this server's site; `reads` says whether the inbox is read as well.
 pub(crate) async fn run(app: Arc<App>, post: Arc<Post>, reads: bool) {
     let meters = app.meters.mail();
     let mut tasks = JoinSet::new();

@@ -1,7 +1,8 @@
-//! Reads an inbox: POP3, as far as that needs it (RFC 1939, 2595).
+//! Reads an inbox with a subset of POP3 (RFC 1939, 2595).
 //!
-//! Invariant: what is deleted is deleted when the conversation ends well, and not if it breaks. So it
-//! goes on when the server refuses one mail: those before it would come again, those behind it never.
+//! Invariant: deletions take effect when the session ends well, and not if it breaks. So the session
+//! goes on when the server refuses one mail: otherwise earlier mails would come again, and later ones
+//! never.
 
 use std::io;
 
@@ -9,21 +10,21 @@ use legwork_mail::{MESSAGE_BYTES_MAX, Tls};
 
 use super::wire::{Place, Wire, shown};
 
-/// How many mails are looked at in one conversation: those that have to wait must not hide the others.
+/// How many mails are read in one session: mails that have to wait must not hide the others.
 const READ_AT_ONCE: u32 = 1_000;
 
-/// Why something was not done.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// The server does not do this; the conversation goes on.
+    /// The server refused; the session goes on.
     #[error("{0}")]
     Refused(String),
-    /// Nothing more can be said.
+    /// The session is broken.
     #[error(transparent)]
     Broken(#[from] io::Error),
 }
 
-/// Whose inbox it is, and where.
+/// The mailbox and its server.
 #[derive(Clone)]
 pub(super) struct Box {
     pub(super) place: Place,
@@ -33,11 +34,11 @@ pub(super) struct Box {
 
 pub(super) struct Session {
     wire: Wire,
-    /// How many mails there are.
+    /// The number of mails.
     count: u32,
-    /// The number of the one that was asked for last; they count from 1.
+    /// The number of the last requested mail, from 1.
     number: u32,
-    /// Why the server did not give or delete a mail, if that was so.
+    /// Why the server refused to give or delete a mail, if it did.
     refused: Option<String>,
 }
 
@@ -61,7 +62,7 @@ impl Box {
 }
 
 impl Session {
-    /// The next mail that the server gives; of a long one the beginning.
+    /// The next mail that the server gives; only the beginning of a long one.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>, Error> {
         while self.number < self.count {
             self.number += 1;
@@ -79,7 +80,7 @@ impl Session {
         let mut mail = Vec::new();
         loop {
             let room = MESSAGE_BYTES_MAX - mail.len();
-            // Enough to know the end by.
+            // Enough to recognise the end.
             let line = self.wire.bytes(room.max(8)).await?;
             match line.as_slice() {
                 b".\r\n" | b".\n" => return Ok(mail),
@@ -89,7 +90,7 @@ impl Session {
         }
     }
 
-    /// Deletes the mail that was read last; whether the server does so.
+    /// Deletes the last read mail; returns whether the server does so.
     pub(super) async fn delete(&mut self) -> Result<bool, Error> {
         match self.ask(&format!("DELE {}", self.number)).await {
             Ok(_) => Ok(true),
@@ -101,7 +102,7 @@ impl Session {
         }
     }
 
-    /// From here on what was deleted is gone. What the server said if it refused a mail before.
+    /// Makes deletions final. Returns the server's message if it refused a mail.
     pub(super) async fn close(mut self) -> Result<Option<String>, Error> {
         self.ask("QUIT").await?;
         Ok(self.refused)

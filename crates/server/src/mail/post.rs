@@ -1,7 +1,7 @@
-//! What it takes to mail: the key, passwords and certificates, all looked at when the server starts.
+//! The resources for mail: key, passwords and certificates, all checked when the server starts.
 //!
-//! Invariant: a server whose mail cannot work as it is set up does not start. The key is readable by
-//! its owner alone, and stays the same as long as its file does.
+//! Invariant: a server with unusable mail settings does not start. The key is readable by its owner
+//! alone, and stays the same as long as its file does.
 
 use std::fs;
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ use crate::ids::random;
 /// The key, in the folder of the store.
 const KEY_FILE: &str = "mail.key";
 
-/// Why a server cannot mail as it is told to.
+/// Why the mail settings are unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
     #[error("{} cannot be used as the key of mail: {why}", .path.display())]
@@ -39,11 +39,11 @@ pub enum Unusable {
     Certificates(String),
 }
 
-/// Everything that letters and replies need.
+/// The resources for letters and replies.
 pub(crate) struct Post {
     pub(crate) settings: Settings,
     key: OnceLock<Key>,
-    /// Where the key is to be made, if it is not there yet.
+    /// Where the key is created, if it does not exist yet.
     key_folder: Option<PathBuf>,
     pub(super) smtp: Server,
     pub(super) inbox: Option<(pop3::Box, Duration)>,
@@ -82,14 +82,14 @@ impl Post {
         Ok(Some(Self { settings, key, key_folder, smtp, inbox }))
     }
 
-    /// Makes the key at the first start, when the folder holds a store: an empty one is taken for a
-    /// store alone if nothing else is in it.
+    /// Creates the key at the first start, when the folder contains a store: a folder with another
+    /// file would not be accepted for a new store.
     pub(crate) fn make_key(&self) -> Result<(), Unusable> {
         let Some(folder) = self.key_folder.as_ref().filter(|_| self.key.get().is_none()) else {
             return Ok(());
         };
         let key = Key::new(&make_key(folder)?);
-        // One process makes one key.
+        // One process creates one key.
         drop(self.key.set(key));
         Ok(())
     }
@@ -100,7 +100,7 @@ impl Post {
     }
 }
 
-/// The key, or where it is to be.
+/// The key, or its future place.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
     Key([u8; KEY_BYTES]),
@@ -117,9 +117,9 @@ fn key(config: &Config, file: Option<&str>) -> Result<Found, Unusable> {
                 false => Ok(Found::Folder(folder.clone())),
             }
         }
-        // What is gone with the process need not be answered after it.
+        // A letter of an in-memory server need not be answered after its end.
         (None, StoreChoice::Memory, None) => draw_key(Path::new("memory")).map(Found::Key),
-        // Whoever reads the replies has to know what others have signed.
+        // The server that reads the replies needs the key of those that signed.
         (None, StoreChoice::Directory(_) | StoreChoice::Memory | StoreChoice::Postgres(_), _) => {
             Err(Unusable::NoKey)
         }
@@ -142,7 +142,7 @@ fn read_key(path: &Path) -> Result<[u8; KEY_BYTES], Unusable> {
     })
 }
 
-/// Whole or not at all: a key that was cut off would end every letter that is on its way.
+/// Atomically: a truncated key would invalidate every letter on its way.
 fn make_key(folder: &Path) -> Result<[u8; KEY_BYTES], Unusable> {
     let path = &folder.join(KEY_FILE);
     let bytes = draw_key(path)?;

@@ -1,8 +1,8 @@
-//! Sends letters, one after the other, as the site names them.
+//! Sends letters, one after the other, in the order of the site.
 //!
-//! Invariant: the site is told of a letter when the mail server has taken it over, and no other leaves
-//! before it has taken that down. What a mail server refuses, or does not answer, is tried again after a
-//! growing pause, and nothing else waits for it.
+//! Invariant: the site is told of a letter when the mail server has accepted it, and no other letter is sent before
+//! the site has recorded that. A letter that a mail server refuses, or does not answer, is retried with exponential
+//! back-off, and nothing else waits for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use super::post::Post;
 use super::smtp::{NotSent, Server, Session};
 use crate::http::App;
 
-/// How often the site is asked when there was nothing to send.
+/// How often the site is asked when there was no letter.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long a mail server that cannot be reached is left alone, at first and at most.
+/// The back-off after an unreachable mail server, at first and at most.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(300);
-/// How long the site has at most until it is told once more of a letter that it could not store.
+/// The longest pause before the site is told again of a sent letter that it could not record.
 const UNTOLD_PAUSE_MAX: Duration = Duration::from_secs(60);
-/// The same for somebody whose letters are refused.
+/// The same for an agent whose letters are refused.
 const REFUSED_PAUSE_MIN: Duration = Duration::from_secs(60);
 const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(6 * 3_600);
 
@@ -34,17 +34,17 @@ pub(super) struct Sender {
     pub(super) meters: Arc<MailMeters>,
     /// Open as long as there are letters.
     pub(super) session: Option<Session>,
-    /// How long those are left alone whose letters were refused.
+    /// The current back-off of agents whose letters were refused.
     pub(super) refused: BTreeMap<AgentId, Duration>,
     pub(super) pause: Duration,
-    /// Those whose last letter the mail server broke off.
+    /// Agents during whose last letter the connection broke.
     pub(super) broken_off: BTreeSet<AgentId>,
-    /// What was sent, and the site has not taken down. As long as it has not it gives the same letter again.
+    /// A sent letter that the site has not recorded. Until it has, it gives the same letter again.
     pub(super) untold: Option<Notice>,
     pub(super) untold_pause: Duration,
 }
 
-/// What to do next.
+/// The next action.
 enum Next {
     Another,
     Wait(Duration),
@@ -65,7 +65,7 @@ impl Sender {
         }
     }
 
-    /// Until the server stops.
+    /// Runs until the server stops.
     pub(super) async fn run(mut self) {
         while !self.app.gate.is_stopping() {
             let Next::Wait(pause) = self.step().await else { continue };
@@ -89,24 +89,24 @@ impl Sender {
         let letter = match self.ask(Mailing::Next).await {
             Some(Answer::Letter { letter: Some(letter), .. }) => *letter,
             Some(Answer::Letter { letter: None, more: true }) => return Next::Another,
-            // The server is coming up, or away.
+            // The server is coming up, or going away.
             Some(_) | None => return Next::Wait(LOOK),
         };
         let agent = letter.notice.agent.clone();
         match self.send(&letter).await {
             Ok(()) => {
                 if self.pause > Duration::ZERO {
-                    tracing::info!("the mail server takes letters again");
+                    tracing::info!("the mail server accepts mail again");
                 }
                 self.pause = Duration::ZERO;
                 self.refused.remove(&agent);
                 self.broken_off.remove(&agent);
-                tracing::debug!(%agent, items = letter.notice.about.len(), "told by mail");
+                tracing::debug!(%agent, items = letter.notice.about.len(), "sent mail");
                 self.tell(letter.notice).await
             }
             Err(NotSent::Refused(reason)) => self.put_off(agent, reason).await,
-            // Once may be a mail server that goes down. Twice it is this letter, and the others must not wait
-            // for it.
+            // Once may be a mail server that goes down. Twice it is this letter, and the others must not wait for
+            // it.
             Err(NotSent::BrokenOff(reason)) => {
                 let is_first = !self.refused.contains_key(&agent);
                 match is_first && self.broken_off.insert(agent.clone()) {
@@ -118,17 +118,17 @@ impl Sender {
         }
     }
 
-    /// Nothing is sent to anybody for a while.
+    /// Pauses all letters.
     fn pause(&mut self, reason: &str) -> Next {
         self.meters.failed();
         if self.pause == Duration::ZERO {
-            tracing::warn!(reason, "the mail server takes no letters; it is tried again");
+            tracing::warn!(reason, "the mail server accepts no mail; retrying");
         }
         self.pause = grown(self.pause, PAUSE_MIN, PAUSE_MAX);
         Next::Wait(self.pause)
     }
 
-    /// Nothing is sent to somebody for a while.
+    /// Pauses the letters to an agent.
     async fn put_off(&mut self, agent: AgentId, reason: String) -> Next {
         self.meters.failed();
         self.broken_off.remove(&agent);
@@ -142,12 +142,12 @@ impl Sender {
         }
     }
 
-    /// Has the site take down that somebody was told. A disk may be full for hours: whoever asked for the
-    /// next letter meanwhile would get this one, and send it again each time.
+    /// Makes the site record a sent letter. A disk may be full for hours: asking for the next letter meanwhile
+    /// would give this one again, and send it each time.
     async fn tell(&mut self, notice: Notice) -> Next {
         if self.ask(Mailing::Told(notice.clone())).await.is_some() {
             if self.untold_pause > Duration::ZERO {
-                tracing::info!("that a letter was sent is stored; the next ones are sent");
+                tracing::info!("recorded the sent mail; sending resumes");
             }
             self.untold_pause = Duration::ZERO;
             self.meters.sent();
@@ -155,7 +155,7 @@ impl Sender {
         }
         if self.untold_pause == Duration::ZERO {
             let agent = &notice.agent;
-            tracing::warn!(%agent, "that a letter was sent cannot be stored; no other is sent");
+            tracing::warn!(%agent, "cannot record sent mail; pausing");
         }
         self.untold = Some(notice);
         self.untold_pause = grown(self.untold_pause, LOOK, UNTOLD_PAUSE_MAX);
@@ -173,8 +173,7 @@ impl Sender {
     }
 }
 
-/// Sends one letter over the connection that was kept, or a new one. It is kept for the next letter if that
-/// can be sent over it.
+/// Sends one letter over the open connection, or a new one. The connection is kept for the next letter if possible.
 pub(super) async fn send_over(
     kept: &mut Option<Session>,
     server: &Server,
@@ -189,7 +188,7 @@ pub(super) async fn send_over(
     };
     let mut sent = session.send(from, to, text).await;
     if is_kept && matches!(sent, Err(NotSent::Unreachable(_))) {
-        // Somebody who was idle too long is hung up on, and finds out with the first word; a new connection may do.
+        // An idle connection may have been closed, which shows with the first command; a new connection may work.
         session = server.open(own_name(from)).await?;
         sent = session.send(from, to, text).await;
     }
@@ -211,7 +210,7 @@ pub(super) async fn send_alone(post: &Post, to: &str, text: &str) -> Result<(), 
     Ok(())
 }
 
-/// What this server calls itself: the domain it writes for.
+/// The own name in SMTP: the domain of the sender address.
 fn own_name(from: &str) -> &str {
     from.rsplit_once('@').map_or("localhost", |(_, domain)| domain)
 }
@@ -238,7 +237,7 @@ fn written(post: &Post, letter: &Letter, now: legwork_model::time::Timestamp) ->
     }
 }
 
-/// Twice as long as before, within bounds.
+/// Doubles a pause, within bounds.
 pub(super) fn grown(pause: Duration, least: Duration, most: Duration) -> Duration {
     (2 * pause).clamp(least, most)
 }

@@ -1,7 +1,7 @@
-//! Gives letters to a mail server: SMTP, as far as a sender needs it (RFC 5321, 3207, 4954).
+//! Sends letters with a subset of SMTP (RFC 5321, 3207, 4954).
 //!
-//! Invariant: a letter counts as sent when the server has taken it over, not before. A password is
-//! said over a private connection, or to this machine.
+//! Invariant: a letter counts as sent when the server has accepted it, not before. A password is sent over
+//! an encrypted connection, or to this machine.
 
 use std::io;
 use std::time::Duration;
@@ -12,38 +12,39 @@ use legwork_mail::Tls;
 
 use super::wire::{PATIENCE, Place, Wire, shown};
 
-/// What a server says in more than so many lines is none.
+/// The most lines of an answer.
 const LINES_MAX: usize = 100;
-/// How long a server may take (RFC 5321, 4.5.3.2): it may look long at somebody before it takes a letter
-/// to them, and whoever hangs up sooner never sends it.
+/// How long a server may take (RFC 5321, 4.5.3.2): it may check a recipient for a long time, and a client
+/// that hangs up sooner never sends the letter.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(300);
 const DATA_PATIENCE: Duration = Duration::from_secs(120);
 const BLOCK_PATIENCE: Duration = Duration::from_secs(180);
-/// Before it takes the letter over. Whoever hangs up sooner sends what was taken once more, and again.
+/// How long accepting the letter may take. A client that hangs up sooner sends an accepted letter again
+/// and again.
 const TAKING_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Why a letter was not sent.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotSent {
-    /// The server cannot be spoken to: it is the same for every letter.
+    /// No session with the server: the same for every letter.
     #[error("{0}")]
     Unreachable(String),
-    /// It said nothing more once it knew whom this one is to. Somebody else's may be taken.
+    /// The connection broke after the recipient was named. Letters to others may be accepted.
     #[error("{0}")]
     BrokenOff(String),
-    /// It does not take this one.
+    /// The server refused this letter.
     #[error("{0}")]
     Refused(String),
 }
 
-/// A mail server, and who this one is there.
+/// A mail server, and the login of this one.
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) place: Place,
     pub(super) login: Option<(String, String)>,
 }
 
-/// A conversation with a mail server.
+/// A session with a mail server.
 pub(super) struct Session {
     wire: Wire,
 }
@@ -62,7 +63,7 @@ impl Server {
         if self.place.tls == Tls::Starttls {
             session.order("STARTTLS", 220).await?;
             session.wire = self.place.make_private(session.wire).await?;
-            // What was said before counts no more.
+            // The answer before STARTTLS counts no more.
             can = session.greet(own).await?;
         }
         if let Some((user, password)) = &self.login {
@@ -73,7 +74,7 @@ impl Server {
 }
 
 impl Session {
-    /// Gives one letter away. The session can be used for others if it is taken; if it is refused, after a
+    /// Sends one letter. The session can be used for another letter afterwards; after a refusal, with a
     /// reset.
     pub(super) async fn send(&mut self, from: &str, to: &str, letter: &str) -> Result<(), NotSent> {
         let answer = self.ask_within(COMMAND_PATIENCE, &format!("MAIL FROM:<{from}>")).await?;
@@ -83,7 +84,7 @@ impl Session {
         given.map_err(|answer| NotSent::Refused(answer.text()))
     }
 
-    /// What the server says if it does not take a letter.
+    /// The server's answer if it does not accept a letter.
     async fn give(&mut self, to: &str, letter: &str) -> io::Result<Result<(), Answer>> {
         let answer = self.ask_within(COMMAND_PATIENCE, &format!("RCPT TO:<{to}>")).await?;
         if !matches!(answer.code, 250 | 251) {
@@ -98,14 +99,14 @@ impl Session {
         Ok(if answer.code == 250 { Ok(()) } else { Err(answer) })
     }
 
-    /// Drops what was said of a letter that was refused. Whether the session can be used for others: some
-    /// servers hang up on a refusal.
+    /// Resets after a refused letter. Returns whether the session can be used again: some servers hang up
+    /// on a refusal.
     pub(super) async fn reset(&mut self) -> bool {
         self.order("RSET", 250).await.is_ok()
     }
 
     pub(super) async fn close(mut self) {
-        // Whether it says good-bye does not matter.
+        // The answer to the farewell does not matter.
         drop(self.ask("QUIT").await);
     }
 
@@ -131,7 +132,7 @@ impl Session {
         Err(NotSent::Unreachable(why.to_owned()))
     }
 
-    /// Asks what has to be answered in one way.
+    /// A command with one acceptable answer.
     async fn order(&mut self, command: &str, code: u16) -> Result<(), NotSent> {
         self.ask(command).await?.expect(code)
     }
@@ -163,7 +164,7 @@ impl Session {
 }
 
 impl Answer {
-    /// Whatever else is said here is the same for every letter.
+    /// Any other answer here is the same for every letter.
     fn expect(&self, code: u16) -> Result<(), NotSent> {
         if self.code == code { Ok(()) } else { Err(NotSent::Unreachable(self.text())) }
     }
@@ -180,7 +181,7 @@ impl From<io::Error> for NotSent {
     }
 }
 
-/// A line of a dot alone ends a letter: those that begin with one get another.
+/// Dot-stuffing: a line with a single dot would end the letter.
 fn stuffed(letter: &str) -> String {
     let mut text = String::with_capacity(letter.len() + 8);
     for line in letter.lines() {
@@ -210,7 +211,7 @@ mod tests {
                 for (answer, seconds) in answers.into_iter().zip(before) {
                     far.read_line(&mut String::new()).await.unwrap();
                     tokio::time::sleep(Duration::from_secs(seconds)).await;
-                    // Whoever lost their patience is gone.
+                    // A client out of patience is gone.
                     drop(far.write_all(answer.as_bytes()).await);
                 }
                 let mut line = String::new();

@@ -1,4 +1,4 @@
-//! SMTP and POP3 against servers that say what they are told to, private and not.
+//! SMTP and POP3 against scripted servers, with and without TLS.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use super::sender::send_over;
 use super::smtp::{NotSent, Server};
 use super::wire::{Place, trust};
 
-/// What a server says first, then to each line; `*` goes on with the private part, `.` takes lines up
-/// to a dot.
+/// The server's first line, then its answers to each line; `*` goes on with the encrypted part, `.` takes
+/// lines up to a dot.
 type Script = &'static [(&'static str, &'static str)];
 
 struct Certificates {
@@ -40,7 +40,7 @@ fn certificates() -> Certificates {
     Certificates { authority, acceptor: TlsAcceptor::from(Arc::new(config)) }
 }
 
-/// Follows a script; answers the lines it was told, and whether it came to the end of the script.
+/// Follows a script; returns the received lines, and whether the script was completed.
 async fn follow<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     script: Script,
@@ -89,7 +89,7 @@ async fn server(
             Tls::None | Tls::Starttls => follow(stream, open, &mut heard).await,
         };
         if let Some(stream) = stream {
-            // Whoever does not trust us hangs up.
+            // A client that does not trust the certificate hangs up.
             let Ok(stream) = acceptor.accept(stream).await else { return heard };
             follow(stream, private, &mut heard).await;
         }
@@ -118,14 +118,14 @@ const TAKES: Script = &[
     ("QUIT", "221 bye\r\n"),
 ];
 
-/// What is said before the connection is private: nobody is greeted after that, so `TAKES` goes on behind it.
+/// The part before the connection is encrypted: there is no greeting after that, so `TAKES` follows.
 const BECOMES_PRIVATE: Script = &[
     ("", "220 hello\r\n"),
     ("EHLO lw.example", "250-hello\r\n250-AUTH LOGIN PLAIN\r\n250 STARTTLS\r\n"),
     ("STARTTLS", "*220 go on\r\n"),
 ];
 
-/// Sends letters; answers what the server was told.
+/// Sends letters; returns the lines that the server received.
 async fn sends(tls: Tls, open: Script, private: Script) -> Vec<String> {
     let certificates = certificates();
     let (port, task) = server(tls, certificates.acceptor.clone(), open, private).await;
@@ -162,7 +162,7 @@ async fn a_letter_is_sent_over_a_connection_that_becomes_private_and_no_secret_b
 }
 
 #[tokio::test]
-async fn whoever_is_refused_by_a_server_that_hangs_up_does_not_hold_up_the_others() {
+async fn a_letter_refused_by_a_server_that_hangs_up_does_not_delay_the_others() {
     const HANGS_UP: Script = &[
         ("", "220 hello\r\n"),
         ("EHLO", "250 hello\r\n"),
@@ -272,7 +272,7 @@ async fn an_inbox_is_read_to_its_end_and_what_is_done_with_is_deleted() {
     let mail = session.next().await.unwrap();
     assert_eq!(mail.as_deref(), Some(&b"From: x\r\n\r\n.\r\ndone\r\n"[..]));
     assert!(session.delete().await.unwrap());
-    // What the server does not give is left, and the others come all the same.
+    // A mail that the server does not give is left, and the others are read nevertheless.
     assert_eq!(session.next().await.unwrap().as_deref(), Some(&b"last\r\n"[..]));
     assert!(!session.delete().await.unwrap());
     assert_eq!(session.next().await.unwrap(), None);

@@ -1,8 +1,7 @@
-//! A connection of lines to a mail server, private or not.
+//! A line-based connection to a mail server, with or without TLS.
 //!
-//! Invariant: nobody is waited for without end, no line is kept beyond its limit, and a private
-//! connection begins with nothing left over from before: what somebody slipped in on the way is not
-//! taken for what the server says.
+//! Invariant: every wait is bounded, no line is kept beyond its limit, and an encrypted connection
+//! begins with empty buffers: injected plain-text lines are not taken for answers of the server.
 
 use std::io;
 use std::pin::Pin;
@@ -17,15 +16,15 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// How long a mail server may take for anything but what has a patience of its own.
+/// The default time limit of a mail server.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-/// The longest line of an answer that is read.
+/// The longest line of an answer.
 const LINE_BYTES_MAX: usize = 4 << 10;
 
 trait Socket: AsyncRead + AsyncWrite + Send + Sync {}
 impl<T: AsyncRead + AsyncWrite + Send + Sync> Socket for T {}
 
-/// Where a mail server is, and how it is spoken to.
+/// The address of a mail server, and its transport security.
 #[derive(Clone)]
 pub(super) struct Place {
     pub(super) host: Arc<str>,
@@ -74,14 +73,14 @@ impl Wire {
         self.line_within(PATIENCE).await
     }
 
-    /// The same, for whoever may take long.
+    /// The same, with a longer time limit.
     pub(super) async fn line_within(&mut self, patience: Duration) -> io::Result<String> {
         let line = self.bytes_within(patience, LINE_BYTES_MAX).await?;
         let line = line.strip_suffix(b"\n").unwrap_or(&line);
         Ok(String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned())
     }
 
-    /// The next line with its end; no more than so many bytes of it.
+    /// The next line with its end; at most so many bytes.
     pub(super) async fn bytes(&mut self, most: usize) -> io::Result<Vec<u8>> {
         self.bytes_within(PATIENCE, most).await
     }
@@ -131,14 +130,14 @@ async fn within<T>(
     done.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut)))
 }
 
-/// What a server says, as it is shown in the log: without the addresses that it repeats.
+/// A server's line for the log: without mail addresses.
 pub(super) fn shown(line: &str) -> String {
     let plain: String = line.chars().filter(|c| !c.is_control()).take(200).collect();
     let word = |word: &str| if word.contains('@') { "…".to_owned() } else { word.to_owned() };
     plain.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Whom to trust: the authorities in a file, or else those of the system. `None` without TLS.
+/// The trusted roots: the authorities in a file, or those of the system. `None` without TLS.
 pub(super) fn trust(
     tls: Tls,
     authority: Option<&str>,
@@ -161,7 +160,7 @@ pub(super) fn trust(
             }
         }
         (Tls::Starttls | Tls::Implicit, None) => {
-            // Some of a system cannot be read at times; the others count.
+            // Some system roots may be unreadable; the others count.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
     }

@@ -1,7 +1,7 @@
-//! Brings the store of a server to this host, however often that breaks off.
+//! Copies the store of a server to this host, with retries.
 //!
-//! Invariant: the note beside the store says `Whole` only when it is, and closed. Until then all that
-//! is here is a beginning, which the next attempt goes on with.
+//! Invariant: the note next to the store says `Whole` only if the store is complete, and closed.
+//! Until then the local store is a prefix, from which the next attempt continues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::backend::Opener;
 use crate::notes::{Note, Notes};
 use crate::peer::{Links, Twin};
 
-/// How long is waited after an attempt that broke off.
+/// The pause after a failed attempt.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How often it is looked whether the change that moves the server has begun.
+/// How often to check whether the change that moves the server has begun.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Copies the store over links that are away, until the change that moves the server has frozen it
-/// and all is here: which change that was, and the digest of the whole.
+/// Copies the store over links of an absent server, until the change that moves the server has frozen
+/// it and the copy is complete; returns the change and the digest of the store.
 pub(crate) async fn bring(
     links: Arc<Links>,
     mut opener: Opener,
@@ -33,19 +33,19 @@ pub(crate) async fn bring(
         let (attempt, again) = attempt(&links, opener, &notes, &progress).await;
         match attempt {
             Ok(come) => {
-                tracing::info!(server = %links.name, change = come.0, "its store has come as a whole");
+                tracing::info!(server = %links.name, change = come.0, "the server's store is copied");
                 return come;
             }
             Err(error) => {
                 let reason = error.to_string();
                 progress.send_modify(|progress| {
-                    // All is compared anew.
+                    // Everything is compared again.
                     progress.is_close = false;
                     progress.reason = Some(reason.as_str().into());
                 });
                 if told != reason {
                     tracing::warn!(
-                        server = %links.name, reason, "its store has not come yet; it is tried again"
+                        server = %links.name, reason, "the server's store is not copied yet; retrying"
                     );
                     told = reason;
                 }
@@ -101,7 +101,7 @@ async fn copy(
         }
     };
     let digest = pull.finish(change).await?;
-    // Closed before it counts: whoever drives it opens it.
+    // Closed before it counts: the driver opens it again.
     drop(pull);
     note(notes, Note::Whole { change, digest }).await?;
     Ok((change, digest))

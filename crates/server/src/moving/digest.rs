@@ -1,9 +1,8 @@
-//! A digest over all streams of a store, so that a copy can be told from what it was made of.
+//! A digest over all streams of a store, to verify a copy.
 //!
 //! Invariant: two stores have the same digest if and only if they have the same records in the same
-//! streams, ended alike. The catalog is left out: it grows at both ends while a server moves, and is
-//! proven by its own sums. What was hashed once is not hashed again as long as the stream has not
-//! grown.
+//! streams, closed alike. The catalog is left out: it grows at both ends while a server moves, and
+//! has its own checksums. An unchanged stream is not hashed again.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +12,14 @@ use legwork_store::{Error, Listed, Version};
 use super::wire::Hash;
 use crate::backend::Backend;
 
-/// Streams that are listed at a time.
+/// Streams listed at a time.
 const PAGE: usize = 4_096;
-/// Records of one stream that are held at a time.
+/// Records of one stream held at a time.
 const RECORDS: usize = 256;
-/// More sums are not kept: those beyond are made anew each time.
+/// The most cached sums: the others are computed each time.
 const SUMS_MAX: usize = 8 << 20;
 
-/// What was hashed before.
+/// Sums computed before.
 #[derive(Debug, Default)]
 pub(crate) struct Sums(BTreeMap<StreamId, Sum>);
 
@@ -37,7 +36,7 @@ impl Sums {
         self.0.is_empty()
     }
 
-    /// The digest of a store as it is. Reads all that has grown since the last time.
+    /// The digest of the current store. Reads everything that has grown since the last call.
     pub(crate) fn digest(&mut self, store: &dyn Backend) -> Result<Hash, Error> {
         let Some(listing) = store.listing() else { return Ok(Hash::default()) };
         let mut all = blake3::Hasher::new();

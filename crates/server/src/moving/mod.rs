@@ -1,8 +1,8 @@
-//! A logical server moves from one host to another: its store is copied while it works.
+//! Moving a logical server to another host: its store is copied while it works.
 //!
-//! Invariant: at no moment do two hosts drive it. The old one goes on until the change that moves the
-//! server has frozen it, gives it away, and the new one drives it when it has the same and the
-//! topology says so.
+//! Invariant: at no moment do two hosts drive it. The old host goes on until the change has frozen
+//! the server and gives it away; the new host drives it when it has the same store and the topology
+//! says so.
 
 mod bring;
 mod digest;

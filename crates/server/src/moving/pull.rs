@@ -1,8 +1,8 @@
-//! The new host of a server: copies its store from the old one.
+//! The new host of a server: copies the store from the old one.
 //!
-//! Invariant: what is stored here of a stream is always a beginning of what it is there, byte for
-//! byte, so that a copy that was broken off is gone on with from what it has. It counts as whole only
-//! when the old host has given the server away and both have the same digest over all streams.
+//! Invariant: the local copy of a stream is always a prefix of the original, byte for byte, so that
+//! an interrupted copy continues from there. The copy is complete only when the old host has given
+//! the server away and both have the same digest over all streams.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,15 +21,14 @@ use super::wire::{
 };
 use crate::backend::Backend;
 
-/// When so few streams were written to meanwhile, the rest is left until nothing is written.
+/// When so few streams were written to meanwhile, the rest is left for the freeze.
 const FEW: usize = 256;
-/// How often what was written meanwhile is brought before that: whoever writes faster than that is
-/// not waited for.
+/// How many rounds of catching up precede that: a faster writer is not waited for.
 const ROUNDS_MAX: usize = 16;
-/// Streams of the copy that are listed at a time.
+/// Streams of the copy listed at a time.
 const PAGE: usize = 16_384;
 
-/// Why a copy is not whole.
+/// Why a copy is incomplete.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotCopied {
     #[error("the old host does not answer: {0}")]
@@ -48,26 +47,26 @@ pub(crate) enum NotCopied {
     Broken(String),
 }
 
-/// How long a server stands still whose store is copied but for the rest.
+/// The estimated freeze of a server whose store is copied except for the rest.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// How far a copy is.
+/// The progress of a copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// When the old host first answered.
     pub(crate) begun: Option<Instant>,
-    /// What the old host has stored, as it said at first.
+    /// The size of the original store, as first reported.
     pub(crate) bytes: u64,
     pub(crate) bytes_copied: u64,
     pub(crate) streams_copied: u64,
-    /// Little is left; the rest comes when nothing is written there any more.
+    /// Little is left; the rest is copied during the freeze.
     pub(crate) is_close: bool,
-    /// Why the last attempt broke off, until the next one gets on.
+    /// Why the last attempt failed, until the next one makes progress.
     pub(crate) reason: Option<Arc<str>>,
 }
 
 impl Progress {
-    /// How long the rest takes at the pace so far, once there is one.
+    /// The estimated remaining time at the pace so far.
     pub(crate) fn left(&self, now: Instant) -> Option<Duration> {
         if self.is_close {
             return Some(MOMENT);
@@ -79,7 +78,7 @@ impl Progress {
     }
 }
 
-/// A copy in the making.
+/// A copy in progress.
 pub(crate) struct Pull<O> {
     origin: O,
     store: Arc<dyn Backend>,
@@ -113,7 +112,7 @@ impl<O: Origin> Pull<O> {
                 break;
             }
         }
-        // Both sides hash now what does not change any more.
+        // Both sides hash the unchanged part now.
         self.digest().await?;
         self.origin.ask(StoreRequest::Digest).await?;
         self.catch_up().await?;
@@ -121,12 +120,12 @@ impl<O: Origin> Pull<O> {
         Ok(())
     }
 
-    /// The change that has frozen the server, once there is one.
+    /// The change that has frozen the server, if any.
     pub(crate) async fn frozen_by(&mut self) -> Result<Option<u32>, NotCopied> {
         Ok(self.state(true).await?.change)
     }
 
-    /// Copies the rest of a server that is frozen: the digest of the whole.
+    /// Copies the rest of a frozen server; returns the digest of the store.
     pub(crate) async fn finish(&mut self, change: u32) -> Result<Hash, NotCopied> {
         match self.origin.ask(StoreRequest::Seal { change }).await? {
             StoreReply::Sealed => {}
@@ -142,7 +141,7 @@ impl<O: Origin> Pull<O> {
             | StoreReply::Digest(_) => return Err(NotCopied::Senseless("not sealed")),
         }
         self.catch_up().await?;
-        // The catalog may grow without being written to here.
+        // The catalog may grow without local writes.
         self.bring([StreamId::SITE].map(|stream| (stream, None)).into()).await?;
         self.blobs().await?;
         let StoreReply::Digest(theirs) = self.origin.ask(StoreRequest::Digest).await? else {
@@ -170,7 +169,7 @@ impl<O: Origin> Pull<O> {
         }
     }
 
-    /// Compares all streams there with those here, and brings what is lacking.
+    /// Compares all remote streams with the local ones, and copies what is missing.
     async fn compare(&mut self) -> Result<(), NotCopied> {
         let mut after = None;
         loop {
@@ -199,7 +198,7 @@ impl<O: Origin> Pull<O> {
         }
     }
 
-    /// How far the streams go here that lie between two others.
+    /// The lengths of the local streams between two others.
     async fn have(
         &self,
         after: Option<StreamId>,
@@ -226,7 +225,7 @@ impl<O: Origin> Pull<O> {
         Ok(spawn_blocking(list).await.map_err(broken)??)
     }
 
-    /// Brings what was written meanwhile: how many streams that were.
+    /// Copies what was written meanwhile; returns the number of streams.
     pub(crate) async fn catch_up(&mut self) -> Result<usize, NotCopied> {
         let StoreReply::Written { streams, mark } =
             self.origin.ask(StoreRequest::Written { since: self.mark }).await?
@@ -239,7 +238,7 @@ impl<O: Origin> Pull<O> {
                 self.bring(streams.into_iter().map(|Stream(id)| (id, None)).collect()).await?;
                 count
             }
-            // It was started anew, or has written more than it remembers.
+            // The old host was restarted, or has more writes than it tracks.
             None => {
                 self.mark = self.state(false).await?.mark;
                 self.compare().await?;
@@ -250,7 +249,7 @@ impl<O: Origin> Pull<O> {
         Ok(count)
     }
 
-    /// Brings these streams, each from what is here of it.
+    /// Copies these streams, each from its local end on.
     async fn bring(
         &mut self,
         mut lacking: BTreeMap<StreamId, Option<u64>>,
@@ -292,8 +291,7 @@ impl<O: Origin> Pull<O> {
         Ok(())
     }
 
-    /// From which record on streams are lacking: what is here of each is looked up, unless it is
-    /// known.
+    /// The first missing record of streams: the local end is looked up, unless it is known.
     async fn wanted_from(
         &self,
         lacking: Vec<(StreamId, Option<u64>)>,
@@ -325,7 +323,7 @@ impl<O: Origin> Pull<O> {
                 let expected = Version(from + number);
                 batch.appends.push(Append { stream, expected, record: record.into(), close });
             }
-            // A snapshot of before, or of a stream that has ended, would not be taken.
+            // A snapshot of an earlier version, or of a closed stream, would be refused.
             if let Some((version, snapshot)) = snapshot.filter(|_| count > 0) {
                 let version = Version(version);
                 batch.snapshots.push(Snapshot { stream, version, bytes: snapshot.into() });
@@ -340,7 +338,7 @@ impl<O: Origin> Pull<O> {
         Ok(())
     }
 
-    /// Brings the blobs that are lacking.
+    /// Copies the missing blobs.
     async fn blobs(&mut self) -> Result<(), NotCopied> {
         let mut after: Option<Blob> = None;
         loop {

@@ -1,7 +1,7 @@
-//! The old host of a server that moves: answers whoever copies it.
+//! The old host of a server that moves: serves its store to the new one.
 //!
-//! Invariant: nothing is changed by an answer but what is remembered for the one who copies. A
-//! portion has as much as was asked for and fits; what a stream has more is asked for again.
+//! Invariant: an answer changes nothing but the tracked writes. A portion has as much as was
+//! requested and fits; the rest of a stream is requested again.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use super::written::Written;
 use crate::backend::{Backend, Slot};
 use crate::ids::draw_life;
 
-/// What one answer has at most, unless one record alone has more.
+/// The most bytes of one answer, unless one record alone is larger.
 const PORTION_BYTES: usize = 2 << 20;
 const PORTION_RECORDS: usize = 8_192;
 pub(crate) const PORTION_STREAMS: usize = 512;
 const CONTENT_BYTES: usize = 1 << 20;
-/// Records that are read at a time.
+/// Records read at a time.
 const READ_RECORDS: usize = 64;
 const HEADS: usize = 16_384;
 const BLOBS: usize = 4_096;
 
-/// What there is to answer with.
+/// The data source of answers.
 pub(crate) struct Source {
     slot: Arc<Slot>,
     pub(crate) written: Arc<Written>,
@@ -35,7 +35,7 @@ impl Source {
         Self { slot, written }
     }
 
-    /// Whether there is something that would have to be copied: a shared store stays where it is.
+    /// Whether the store must be copied: a shared store stays where it is.
     pub(crate) fn can_be_copied(&self) -> bool {
         self.slot.borrow().is_some_and(|store| store.listing().is_some())
     }
@@ -102,7 +102,7 @@ impl Source {
                 StoreReply::Content(piece.into())
             }
             StoreRequest::Digest => StoreReply::Digest(self.written.sums().digest(store)?),
-            // Answered above, or by those who drive the server.
+            // Answered above, or by the driver of the server.
             StoreRequest::Lease | StoreRequest::Seal { .. } | StoreRequest::Release => {
                 StoreReply::NotNow("it is not asked for here".to_owned())
             }
@@ -118,7 +118,7 @@ fn head(listed: &Listed) -> Head {
     }
 }
 
-/// The beginning of what is wanted.
+/// The beginning of the requested records.
 fn portion(store: &dyn Backend, wanted: &[Wanted]) -> Result<StoreReply, Error> {
     let mut parts = Vec::new();
     let (mut bytes, mut records) = (0, 0);
@@ -138,7 +138,7 @@ fn portion(store: &dyn Backend, wanted: &[Wanted]) -> Result<StoreReply, Error> 
     Ok(StoreReply::Records { portion: portion.into(), hash })
 }
 
-/// What a stream has from a record on: at least one record, if there is one.
+/// The records of a stream from an index on: at least one, if there is one.
 fn part(
     store: &dyn Backend,
     stream: StreamId,

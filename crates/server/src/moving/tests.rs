@@ -1,4 +1,4 @@
-//! A store is copied while it is written to, whatever breaks off on the way.
+//! A store is copied while it is written to, with failures at every point.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,11 +17,11 @@ struct Old {
     store: Arc<Memory>,
     source: Source,
     written: Arc<Written>,
-    /// How many questions are answered before the link breaks.
+    /// How many requests are answered before the link breaks.
     patience: usize,
-    /// Between two questions something is written, so often.
+    /// How many writes happen between two requests.
     busy: usize,
-    /// What is answered to a question for records is damaged.
+    /// Whether answers with records are damaged.
     damages: bool,
     sealed: Option<u32>,
 }
@@ -142,7 +142,7 @@ async fn a_copy_that_breaks_off_anywhere_is_gone_on_with() {
     let (mut tries, mut asked) = (0, 3);
     loop {
         tries += 1;
-        // Every time it is another process that answers, which remembers nothing.
+        // Every time it is another process that answers, with nothing tracked.
         let mut old = Old { patience: asked, busy: 2, ..Old::new(&store) };
         match copy(&mut old, &copied).await {
             Ok(_) => break,
@@ -169,7 +169,7 @@ async fn a_large_file_is_read_once_however_many_pieces_it_comes_in() {
     };
     let mut come = piece(0);
     assert!(!come.is_empty() && come.len() < content.len());
-    // Whatever is read from now on is not there.
+    // Nothing can be read from now on.
     slot.set(Some(Arc::new(Memory::default())));
     while come.len() < content.len() {
         let next = piece(come.len());
@@ -193,14 +193,14 @@ async fn what_comes_damaged_is_not_stored() {
 #[tokio::test]
 async fn a_copy_of_something_else_is_noticed() {
     let store = filled();
-    // Has more than there is.
+    // More than the original.
     let other = Arc::new(Memory::default());
     for _ in 0..3 {
         write(&other, &Written::default(), 3, "mine", None);
     }
     let outcome = copy(&mut Old::new(&store), &other).await;
     assert!(matches!(outcome, Err(NotCopied::Differs(_))), "{outcome:?}");
-    // Has as much, but not the same.
+    // As much as the original, but different.
     let other = Arc::new(Memory::default());
     write(&other, &Written::default(), 1, "mine", None);
     let outcome = copy(&mut Old::new(&store), &other).await;

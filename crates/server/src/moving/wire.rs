@@ -1,31 +1,31 @@
-//! What the new host of a server asks the old one, and the answers.
+//! The protocol between the new host of a server and the old one.
 //!
-//! Invariant: an answer is bounded whatever was asked. Numbers in `#[n(…)]` are the wire format.
+//! Invariant: an answer is bounded, whatever the request. Numbers in `#[n(…)]` are the wire format.
 
 use legwork_model::id::StreamId;
 use legwork_store::BlobId;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
-/// A hash by BLAKE3.
+/// A BLAKE3 hash.
 pub(crate) type Hash = [u8; 32];
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) enum StoreRequest {
-    /// How is it with the server that moves?
+    /// The state of the server that moves?
     #[n(0)]
     State {
-        /// All but a little has been copied.
+        /// Almost everything has been copied.
         #[n(0)]
         is_close: bool,
     },
-    /// Which streams are there, after this one?
+    /// Which streams exist, after this one?
     #[n(1)]
     Streams {
         #[n(0)]
         after: Option<Stream>,
     },
-    /// What these have, each from a number of records on.
+    /// The records of these, each from an index on.
     #[n(2)]
     Records {
         #[n(0)]
@@ -37,7 +37,7 @@ pub(crate) enum StoreRequest {
         #[n(0)]
         since: Mark,
     },
-    /// Which blobs are there, after this one?
+    /// Which blobs exist, after this one?
     #[n(4)]
     Blobs {
         #[n(0)]
@@ -51,7 +51,8 @@ pub(crate) enum StoreRequest {
         #[n(1)]
         from: u64,
     },
-    /// Give the server away: nothing is written there from now on, whatever becomes of the change.
+    /// Give the server away: nothing is written there from now on, whatever the outcome of the
+    /// change.
     #[n(6)]
     Seal {
         /// The change that moves it.
@@ -61,10 +62,10 @@ pub(crate) enum StoreRequest {
     /// The digest over all streams.
     #[n(7)]
     Digest,
-    /// Give the server back, which was taken over by its lease.
+    /// Give back a server that was taken over by its lease.
     #[n(8)]
     Release,
-    /// By which lease is the server held?
+    /// Which lease holds the server?
     #[n(9)]
     Lease,
 }
@@ -73,10 +74,10 @@ pub(crate) enum StoreRequest {
 pub(crate) enum StoreReply {
     #[n(0)]
     State(#[n(0)] State),
-    /// In the order of their ids; none if there are no more.
+    /// In the order of their ids; empty at the end.
     #[n(1)]
     Streams(#[n(0)] Vec<Head>),
-    /// The beginning of what was asked for: as much as fits.
+    /// The beginning of the requested records: as much as fits.
     #[n(2)]
     Records {
         /// An encoded `Vec<Part>`.
@@ -88,14 +89,14 @@ pub(crate) enum StoreReply {
     },
     #[n(3)]
     Written {
-        /// `None` if that is not known any more: all have to be compared.
+        /// `None` if that is no longer tracked: everything has to be compared.
         #[n(0)]
         streams: Option<Vec<Stream>>,
-        /// What was written later is told by asking from here on.
+        /// Later writes are requested from this mark on.
         #[n(1)]
         mark: Mark,
     },
-    /// In the order of their names, with their sizes; none if there are no more.
+    /// In the order of their names, with their sizes; empty at the end.
     #[n(4)]
     Blobs(#[n(0)] Vec<(Blob, u64)>),
     #[n(5)]
@@ -110,12 +111,12 @@ pub(crate) enum StoreReply {
     /// The lease is free.
     #[n(9)]
     Released,
-    /// `None` if the store is no shared one, and so can be copied.
+    /// `None` if the store is not shared, and so can be copied.
     #[n(10)]
     Lease(#[n(0)] Option<Lease>),
 }
 
-/// By what a server in a shared database is held.
+/// The lease of a server in a shared database.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct Lease {
     #[n(0)]
@@ -124,24 +125,24 @@ pub(crate) struct Lease {
     pub(crate) epoch: u64,
 }
 
-/// How it is with a server that moves.
+/// The state of a server that moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct State {
-    /// What is written from now on is told by asking from here on.
+    /// Later writes are requested from this mark on.
     #[n(0)]
     pub(crate) mark: Mark,
-    /// The change that moves it has begun: nothing but the catalog is written any more.
+    /// The change that moves it has begun: only the catalog is still written.
     #[n(1)]
     pub(crate) change: Option<u32>,
-    /// What the store occupies, to tell how far it is.
+    /// The size of the store, for the progress.
     #[n(2)]
     pub(crate) bytes: u64,
 }
 
-/// A moment in the life of a store.
+/// A position in the tracked writes of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct Mark {
-    /// Another one after every start: what was remembered is forgotten with it.
+    /// Another one after every start: tracked writes are lost with the process.
     #[n(0)]
     pub(crate) life: u64,
     #[n(1)]
@@ -160,7 +161,7 @@ pub(crate) struct Stream(
 #[cbor(transparent)]
 pub(crate) struct Blob(#[cbor(n(0), with = "minicbor::bytes")] pub(crate) Hash);
 
-/// How far a stream goes.
+/// The length of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct Head {
     #[n(0)]
@@ -179,20 +180,20 @@ pub(crate) struct Wanted {
     pub(crate) from: u64,
 }
 
-/// Some records of a stream, one after the other.
+/// Consecutive records of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct Part {
     #[n(0)]
     pub(crate) stream: Stream,
-    /// The number of the first one.
+    /// The index of the first one.
     #[n(1)]
     pub(crate) from: u64,
     #[n(2)]
     pub(crate) records: Vec<ByteVec>,
-    /// These are the last ones of a stream that has ended: its summary.
+    /// The summary of a closed stream, with its last records.
     #[n(3)]
     pub(crate) summary: Option<ByteVec>,
-    /// These are the last ones so far; a snapshot, after how many records.
+    /// A snapshot with the number of its records, after the last records so far.
     #[n(4)]
     pub(crate) snapshot: Option<(u64, ByteVec)>,
     /// There are more.
@@ -200,7 +201,7 @@ pub(crate) struct Part {
     pub(crate) more: bool,
 }
 
-/// The way to the old host.
+/// The connection to the old host.
 pub(crate) trait Origin: Send {
     fn ask(
         &mut self,

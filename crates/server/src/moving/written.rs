@@ -1,8 +1,8 @@
-//! What is remembered for another process while it copies a server: which streams were written to
-//! meanwhile, and what would else be read again.
+//! Tracks writes for another process while it copies a server: the streams written to meanwhile, and
+//! cached reads.
 //!
-//! Invariant: whoever has asked for everything up to a mark hears of every stream that was committed
-//! to after it, or that this is not known. Nothing is remembered while nobody copies.
+//! Invariant: a process that has asked for everything up to a mark is told of every stream that was
+//! committed to after it, or that this is unknown. Nothing is tracked while no process copies.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,36 +15,37 @@ use legwork_store::{Batch, BlobId};
 use super::digest::Sums;
 use super::wire::Mark;
 
-/// More is not remembered: then all streams are compared once more. So many fit into an answer.
+/// The most tracked streams; with more, all streams are compared once more. So many fit into an
+/// answer.
 pub(crate) const STREAMS_MAX: usize = 1 << 19;
-/// Whoever is close asks several times in that time.
+/// A process that is almost done asks several times in this time.
 const RECENT: Duration = Duration::from_secs(10);
-/// Whoever has not asked for so long does not copy any more.
+/// A process that has not asked for so long does not copy any more.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     is_copied: AtomicBool,
     state: Mutex<State>,
-    /// Of what was hashed.
+    /// Computed hashes.
     sums: Mutex<Sums>,
-    /// The file that is being copied.
+    /// The file being copied.
     content: Mutex<Option<(BlobId, Vec<u8>)>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// When each was last written to.
+    /// The number of the last write of each stream.
     streams: BTreeMap<StreamId, u64>,
     mark: Mark,
-    /// When somebody last asked.
+    /// The time of the last request.
     asked: Option<Instant>,
-    /// Whether they have nearly all.
+    /// Whether the copy is almost complete.
     is_close: bool,
 }
 
 impl Written {
-    /// From now on what is written is remembered. `life` is a number that was never given before.
+    /// Begins to track writes. `life` is a number that was never given before.
     pub(crate) fn begin(&self, life: u64, is_close: bool) -> Mark {
         let mut state = self.lock();
         if !self.is_copied.swap(true, Ordering::AcqRel) {
@@ -55,27 +56,26 @@ impl Written {
         state.mark
     }
 
-    /// Whoever copies has asked for something.
+    /// A request of the copying process.
     pub(crate) fn touch(&self) {
         if self.is_copied.load(Ordering::Acquire) {
             self.lock().asked = Some(Instant::now());
         }
     }
 
-    /// Whether somebody who copies has nearly all; `None` if nobody has asked of late.
+    /// Whether the copy is almost complete; `None` without a recent request.
     pub(crate) fn is_close(&self) -> Option<bool> {
         let state = self.lock();
         let is_recent = |asked: Instant| asked.elapsed() < RECENT;
         state.asked.is_some_and(is_recent).then_some(state.is_close)
     }
 
-    /// The streams of a batch, to be noted once it is committed: somebody may begin to copy before
-    /// it is.
+    /// The streams of a batch, to be recorded after its commit: a copy may begin before.
     pub(crate) fn streams_of(batch: &Batch) -> Vec<StreamId> {
         batch.appends.iter().map(|append| append.stream).collect()
     }
 
-    /// These were committed to.
+    /// Records committed streams.
     pub(crate) fn note(&self, streams: Vec<StreamId>) {
         self.note_at(streams, Instant::now());
     }
@@ -94,31 +94,32 @@ impl Written {
         let number = state.mark.number;
         state.streams.extend(streams.into_iter().map(|stream| (stream, number)));
         if state.streams.len() > STREAMS_MAX {
-            // Whoever asks from an earlier mark compares all.
+            // A request from an earlier mark compares everything.
             state.streams.clear();
             state.mark.life = state.mark.life.wrapping_add(1);
         }
     }
 
-    /// What was written to since, and from where to ask on; `None` if that is not known.
+    /// The streams written to since, and the next mark; `None` if unknown.
     pub(crate) fn since(&self, since: Mark) -> (Option<Vec<StreamId>>, Mark) {
         let mut state = self.lock();
         let mark = state.mark;
         if since.life != mark.life || !self.is_copied.load(Ordering::Acquire) {
             return (None, mark);
         }
-        // One copies at a time, and has what it asks from on.
+        // Only one process copies at a time, and has everything before its mark.
         state.streams.retain(|_, number| *number > since.number);
         (Some(state.streams.keys().copied().collect()), mark)
     }
 
-    /// Nobody copies any more.
+    /// No process copies any more.
     pub(crate) fn forget(&self) {
         let mut state = self.lock();
         self.is_copied.store(false, Ordering::Release);
         *state = State::default();
         drop(state);
-        // Whoever holds these is being answered: they are of use still, and not waited for.
+        // A holder of the lock is answering a request: the sums are still of use, and not waited
+        // for.
         if let Ok(mut sums) = self.sums.try_lock() {
             *sums = Sums::default();
         }
@@ -127,7 +128,7 @@ impl Written {
         }
     }
 
-    /// What was hashed for the one who copies.
+    /// Computed hashes for the copying process.
     pub(super) fn sums(&self) -> MutexGuard<'_, Sums> {
         self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -152,7 +153,7 @@ impl Written {
         Ok(piece)
     }
 
-    /// Nothing can panic while the lock is held, so a poisoned lock still guards a whole state.
+    /// Nothing can panic while the lock is held, so a poisoned lock still guards a consistent state.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -189,14 +190,14 @@ mod tests {
         let ids = |ids: &[u128]| Some(ids.iter().map(|id| StreamId(*id)).collect::<Vec<_>>());
         let (streams, mark) = written.since(begun);
         assert_eq!(streams, ids(&[1, 2, 3]));
-        // The answer was lost: it is asked for again.
+        // The answer was lost: it is requested again.
         assert_eq!(written.since(begun).0, ids(&[1, 2, 3]));
         commit(&written, &[3]);
         assert_eq!(written.since(mark).0, ids(&[3]));
     }
 
     #[test]
-    fn whoever_asks_for_anything_is_still_copying() {
+    fn any_request_shows_that_the_copy_continues() {
         let written = Written::default();
         written.touch();
         assert_eq!(written.is_close(), None);
@@ -230,7 +231,7 @@ mod tests {
         assert_eq!((piece(b"two"), written.sums().is_empty()), (b"o".to_vec(), false));
         written.note_at(vec![StreamId(3)], Instant::now() + FORGOTTEN + Duration::from_secs(1));
         assert_eq!((piece(b"two"), written.sums().is_empty()), (b"t".to_vec(), true));
-        // And from now on nothing is remembered.
+        // And from now on nothing is tracked.
         assert_eq!(written.since(Mark { life: 7, number: 0 }).0, None);
     }
 

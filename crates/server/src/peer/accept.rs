@@ -1,8 +1,8 @@
-//! Links that others have dialled: who they are, whom they mean, what they say, what they ask.
+//! Accepted links: authentication of the peer, its messages and its requests.
 //!
-//! Invariant: nothing is heard of anybody whose certificate is not of this cluster, or not of the
-//! domain of the server it speaks for, or whose name is not in the topology; it is told why. What a
-//! peer says too fast waits in its own connection.
+//! Invariant: a peer is rejected, with the reason, unless its certificate is of this cluster and of
+//! the domain of the server it speaks for, and its name is in the topology. Excess messages of a
+//! peer wait in its own connection.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -33,12 +33,12 @@ use crate::drive;
 use crate::files::{FileReply, FileRequest};
 use crate::moving::{StoreReply, StoreRequest};
 
-/// Connections that others have dialled, strangers included.
+/// Accepted connections, unauthenticated ones included.
 const CONNECTIONS_MAX: usize = 1_024;
-/// Requests of one connection under way at once, and the bytes they came with.
+/// Concurrent requests of one connection, and their bytes.
 const REQUESTS_MAX: usize = 10_000;
 const REQUESTS_BYTES_MAX: u64 = 64 << 20;
-/// What to wait after an error that is not the caller's, such as too many open files.
+/// The pause after an error that is not the caller's, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
 
 pub(crate) async fn accept(host: Arc<Host>, listener: TcpListener) {
@@ -92,14 +92,14 @@ async fn serve(host: &Host, stream: TcpStream, from: SocketAddr) {
             if ended.is_refusal() {
                 host.refused(from, &ended);
             }
-            // The reason is on its way: it is read before the end is.
+            // The reason must be read before the end of the connection.
             drop(timeout(INTRODUCTION, write.shutdown()).await);
         }
         Err(_) => {}
     }
 }
 
-/// Who is it, and whom do they mean? Whoever is not let in is told why.
+/// Authenticates the peer and determines the target server. A rejected peer is told the reason.
 async fn admit<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     host: &Host,
     tally: &Tally,
@@ -171,7 +171,7 @@ fn recognise(
     if domain_of_host != domain {
         return Err(format!("`{host}` is of another domain than `{name}` and cannot speak for it"));
     }
-    // Those of the file count for nothing, on either side.
+    // Numbers from the file do not count, on either side.
     let seat = links.seat().filter(|seat| seat.topology.epoch == *epoch);
     if seat.is_some() && number.0 != *server {
         return Err(format!(
@@ -186,16 +186,16 @@ fn recognise(
     Ok(peer)
 }
 
-/// What is under way on one connection.
+/// The activity on one connection.
 struct Session<'a> {
     links: &'a Links,
     peer: &'a Peer,
     outlet: &'a Outlet,
     requests: JoinSet<(u64, Answered)>,
-    /// Questions for contents of files, and about the store.
+    /// Requests for contents of files, and about the store.
     files: JoinSet<(u64, FileReply)>,
     stores: JoinSet<(u64, StoreReply)>,
-    /// The requests, each with the bytes it came with, and the sum of these.
+    /// Requests in progress, each with its bytes, and the sum of these.
     handles: FxHashMap<u64, (AbortHandle, u64)>,
     bytes: u64,
 }
@@ -228,7 +228,7 @@ async fn converse<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
                 session.hear(frame, bytes).await?;
             }
             Some(done) = session.requests.join_next() => {
-                // Those that were cancelled have nothing to say.
+                // Cancelled requests have no answer.
                 if let Ok((id, answered)) = done {
                     session.end(id);
                     session.answer(&Frame::Response(id, answered));
@@ -256,7 +256,7 @@ async fn converse<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     }
 }
 
-/// The next frame; who does not take the answers is not listened to.
+/// The next frame; a peer that does not read its answers is not read either.
 async fn next<R: AsyncRead + Unpin>(
     outlet: &Outlet,
     incoming: &mut Incoming<R>,
@@ -298,13 +298,13 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Understood here, so that the drive thread has less to do.
+    /// Decoded here, so that the drive thread has less to do.
     async fn hear_message(&self, content: &[u8], bytes: u64) -> Result<(), Ended> {
         let received = &self.peer.counters.received;
         let message = match legwork_site::Message::from_bytes(content) {
             Ok(message) => message,
             Err(error) => {
-                // Of a later release, perhaps: others may be understood.
+                // Of a later release, perhaps: other messages may be decodable.
                 tracing::warn!(peer = %self.peer.name, reason = %error, "a message was dropped");
                 received.add(&control(bytes));
                 received.drop_one();
@@ -312,12 +312,12 @@ impl Session<'_> {
             }
         };
         received.add(&message.shares(bytes));
-        // Another process that is to be this server has nothing to say to it.
+        // Another process for the same server sends no messages.
         if self.is_twin() {
             return Ok(());
         }
         let Some(room) = self.peer.room(bytes).await else { return Err(Ended::Closed) };
-        self.links.tell(drive::Message::Heard { from: self.peer.name.clone(), message, room });
+        self.links.tell(drive::Message::FromPeer { from: self.peer.name.clone(), message, room });
         Ok(())
     }
 
@@ -334,7 +334,7 @@ impl Session<'_> {
         self.bytes += bytes;
     }
 
-    /// A request is no longer under way.
+    /// A request has ended.
     fn end(&mut self, id: u64) -> Option<AbortHandle> {
         let (handle, bytes) = self.handles.remove(&id)?;
         self.bytes -= bytes;
@@ -349,7 +349,7 @@ impl Session<'_> {
         self.files.spawn(async move { (id, files::answer(app, request).await) });
     }
 
-    /// Whether the other side is another process for the very server that it speaks with.
+    /// Whether the peer is another process for the very server that it addresses.
     fn is_twin(&self) -> bool {
         self.peer.name == self.links.name
     }
@@ -418,7 +418,7 @@ mod tests {
             held(version, name, name, server, certificate)
         };
         assert_eq!(known(VERSION, "lab", 1, "lab").as_deref(), Ok("lab"));
-        // One that has not joined has no number, and one that is behind may know no other.
+        // A server that has not joined has no number, and one that is behind may use an older one.
         for epoch in [Hello::NOT_JOINED, 2] {
             let joining = said(epoch, VERSION, "lab", "lab", 2, "lab");
             assert_eq!(joining.as_deref(), Ok("lab"));

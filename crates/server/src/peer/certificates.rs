@@ -1,7 +1,7 @@
 //! Certificates of a cluster: one authority, one certificate per server.
 //!
-//! Invariant: a certificate names one server, and the authority's certificate cannot be used for
-//! anything but signing these. Keys never leave as anything but PEM for a file.
+//! Invariant: a certificate names one server, and the authority's certificate can only sign these.
+//! Keys are exported only as PEM for a file.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -15,9 +15,9 @@ use rustls::pki_types::pem::PemObject;
 
 use crate::clock::Clock;
 
-/// Clocks of servers differ.
+/// The tolerated clock skew.
 const SKEW: Duration = Duration::from_secs(3_600);
-/// The authority outlives what it signs.
+/// The validity of the authority, longer than that of its certificates.
 const AUTHORITY_VALID: Duration = Duration::from_secs(20 * 365 * 86_400);
 
 /// Signs the certificates of the servers of one cluster.
@@ -26,7 +26,7 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// The certificate of a server and its key, as PEM. Never shown as a whole.
+/// The certificate of a server and its key, as PEM. Not shown in logs.
 #[derive(Clone)]
 pub struct Certified {
     pub certificate: String,
@@ -55,13 +55,13 @@ impl Authority {
         Ok(Self { certificate, issuer: Issuer::new(params, key) })
     }
 
-    /// From what `certificate` and `key` gave. The key must be that of the certificate: nobody
-    /// would trust what it signs otherwise.
+    /// From the output of `certificate` and `key`. The key must match the certificate: other
+    /// signatures would not be trusted.
     pub fn from_pem(certificate: String, key: &str) -> Result<Self, NotCertified> {
         let key = KeyPair::from_pem(key).map_err(|error| NotCertified::Key(error.to_string()))?;
         let readable = CertificateDer::from_pem_slice(certificate.as_bytes());
         let readable = readable.map_err(|error| NotCertified::Authority(error.to_string()))?;
-        // The public key stands in a certificate as it is.
+        // A certificate contains the raw public key.
         let public = key.public_key_raw();
         if !readable.windows(public.len()).any(|part| part == public) {
             return Err(NotCertified::AnotherKey);
@@ -87,7 +87,7 @@ impl Authority {
         params.distinguished_name = Default::default();
         params.distinguished_name.push(DnType::CommonName, server);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        // Every server dials and is dialled.
+        // Every server is both client and server.
         params.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         params.use_authority_key_identifier_extension = true;
@@ -98,8 +98,8 @@ impl Authority {
     }
 }
 
-/// Named after its key: authorities of other clusters are told apart by their names, and the name
-/// need not be read from the certificate.
+/// Named after its key: authorities of different clusters have different names, and the name need
+/// not be read from the certificate.
 fn authority(key: &KeyPair) -> CertificateParams {
     let hash = blake3::hash(key.public_key_raw()).to_hex();
     let name = format!("legwork cluster {}", &hash[..16]);

@@ -1,7 +1,8 @@
-//! What goes over the links, counted.
+//! Traffic counters of links.
 //!
-//! Invariant: every byte given to TLS is counted once, by what it is for, frame headers included;
-//! every byte on the socket is counted once too, so that both can be held against the interface's.
+//! Invariant: every byte given to TLS is counted once, by its purpose, frame headers included;
+//! every byte on the socket is counted once too, so that both can be compared with the counters of
+//! the network interface.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use std::{array, io};
 use legwork_site::Shares;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Of one peer, over all connections with it since the server started.
+/// The counters of one peer, over all its connections since the server started.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) sent: Direction,
@@ -25,13 +26,13 @@ pub(crate) struct Direction {
     kinds: [AtomicU64; 5],
     /// On the socket, below TLS.
     socket: AtomicU64,
-    /// Messages that were not passed on.
+    /// Dropped messages.
     dropped: AtomicU64,
-    /// Messages and requests within this process, which took no bytes of a link.
+    /// Messages and requests within this process, without a socket.
     local: AtomicU64,
 }
 
-/// One direction at one moment.
+/// A snapshot of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Meter {
     pub(crate) kinds: [(&'static str, u64); 5],
@@ -51,7 +52,7 @@ impl Direction {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Something went from queue to queue.
+    /// A message was handed from queue to queue.
     pub(crate) fn hand_over(&self) {
         self.local.fetch_add(1, Ordering::Relaxed);
     }
@@ -65,7 +66,7 @@ impl Direction {
     }
 }
 
-/// A socket whose bytes are counted: for nobody yet, until it is known who is on the other side.
+/// A socket whose bytes are counted, also before the peer is known.
 pub(crate) struct Counted<S> {
     stream: S,
     tally: Arc<Tally>,
@@ -79,8 +80,8 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// What was counted so far and all that comes is this peer's. Called by the task that owns the
-    /// socket, so nothing is counted meanwhile.
+    /// Assigns all past and future bytes to this peer. Called by the task that owns the socket, so
+    /// nothing is counted meanwhile.
     pub(crate) fn belongs_to(&self, counters: &Arc<Counters>) {
         if self.peer.set(counters.clone()).is_ok() {
             let moved = |from: &AtomicU64| from.swap(0, Ordering::Relaxed);

@@ -1,7 +1,7 @@
-//! The link to one other server: dialled, introduced, kept.
+//! The dialled link to one other server: connected, introduced, maintained.
 //!
-//! Invariant: as long as the server is in the topology and not in this process, a link to it is up
-//! or being tried for, wherever it may be, with growing pauses. What was under way when it broke is told to those who wait.
+//! Invariant: as long as the server is in the topology and not in this process, a link to it is up or being
+//! dialled, with back-off, wherever the server may be. When it breaks, waiting requests are told.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -29,7 +29,7 @@ use crate::drive;
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Keeps the link up.
+/// Maintains the link.
 pub(crate) async fn keep(links: Arc<Links>, peer: Arc<Peer>) {
     let mut topology = links.topology_changes();
     let mut nearness = peer.nearness();
@@ -37,7 +37,7 @@ pub(crate) async fn keep(links: Arc<Links>, peer: Arc<Peer>) {
     loop {
         let is_there = links.has_server(&peer.name);
         if !is_there || peer.is_near() {
-            // It may come back into the topology, or leave this process.
+            // The server may return to the topology, or leave this process.
             tokio::select! {
                 changed = topology.changed() => if changed.is_err() { return },
                 _ = nearness.changed() => {}
@@ -59,9 +59,8 @@ pub(crate) async fn keep(links: Arc<Links>, peer: Arc<Peer>) {
     }
 }
 
-/// Tries one place after the other, until a connection was up and has ended; whether one was, and
-/// why there is none now. What is wrong at the likeliest place is told, unless that one knows that
-/// the server is elsewhere.
+/// Tries one place after the other, until a connection was up and has ended; returns whether one was, and why there
+/// is none now. The error of the likeliest place is reported, unless that place knows that the server is elsewhere.
 async fn everywhere(
     links: &Links,
     peer: &Peer,
@@ -74,8 +73,8 @@ async fn everywhere(
         let opened = tokio::select! {
             opened = open(links, peer, &place) => opened,
             _ = nearness.changed() => return (false, Ended::Changed),
-            // Another process speaks for it, and the one that is being dialled may have been
-            // stopped: then it would be waited for in vain, and for long.
+            // Another process speaks for the server, and the dialled one may be paused: waiting for it would be in
+            // vain.
             _ = sightings.wait_for(|[last, _]| last.as_ref().is_some_and(|last| *last != place)),
                 if peer.seen_at()[0].as_ref().is_none_or(|last| *last == place) =>
             {
@@ -94,9 +93,8 @@ async fn everywhere(
     (false, why.unwrap_or(Ended::Changed))
 }
 
-/// Keeps a second link up while another process speaks for the same server: which of both is to be
-/// listened to is theirs to know. Of one that has come into this process the one before may still
-/// wait for word of that.
+/// Maintains a second link while another process speaks for the same server: both get every message, and know which
+/// one is the server. If that process is this one, the previous process may still wait for word of that.
 pub(crate) async fn keep_second(links: Arc<Links>, peer: Arc<Peer>) {
     let (mut sightings, mut nearness) = (peer.sightings(), peer.nearness());
     let other = |peer: &Peer| {
@@ -111,13 +109,13 @@ pub(crate) async fn keep_second(links: Arc<Links>, peer: Arc<Peer>) {
             && other(&peer).as_ref() == Some(&place)
         {
             let _open = Opened::new(&peer.second);
-            // What was said before has not come there. If the first link is down, it is to be up.
+            // Earlier messages did not get there. If the first link is down, the second takes its place.
             if peer.is_up() {
                 links.tell(drive::Message::Link { to: peer.name.clone(), is_up: true });
             }
             drop(converse(&links, &peer, &peer.second, &place, connection).await);
         }
-        // It is gone, or another one speaks now.
+        // The process is gone, or another one speaks now.
         tokio::select! {
             changed = sightings.changed() => if changed.is_err() { return },
             changed = nearness.changed() => if changed.is_err() { return },
@@ -125,7 +123,7 @@ pub(crate) async fn keep_second(links: Arc<Links>, peer: Arc<Peer>) {
     }
 }
 
-/// Takes frames as long as it is there.
+/// Opens an outlet until it is dropped.
 struct Opened<'o>(&'o Outlet);
 
 impl<'o> Opened<'o> {
@@ -141,7 +139,7 @@ impl Drop for Opened<'_> {
     }
 }
 
-/// One connection, to its end: why it is no more.
+/// One connection, to its end; returns the reason.
 async fn once(links: &Links, peer: &Peer, place: &Place, connection: Connection) -> Ended {
     peer.see_at(place.clone());
     let mut up = Up::new(links, peer);
@@ -150,11 +148,11 @@ async fn once(links: &Links, peer: &Peer, place: &Place, connection: Connection)
     ended.err().unwrap_or(Ended::Changed)
 }
 
-/// The link is up as long as it is there: whoever keeps it may be told to stop at any time.
+/// The link is up as long as this exists: the maintaining task may be stopped at any time.
 struct Up<'l> {
     links: &'l Links,
     peer: &'l Peer,
-    /// By itself: why is told by whoever keeps it.
+    /// Ended by itself: the maintaining task reports the reason.
     has_ended: bool,
 }
 
@@ -194,7 +192,7 @@ async fn connect(
     Place { host, address }: &Place,
 ) -> Result<Stream, Ended> {
     let stream = TcpStream::connect(&**address).await?;
-    // Frames are written together: waiting to fill a packet only costs.
+    // Frames are written together: Nagle's algorithm only costs.
     stream.set_nodelay(true)?;
     let (stream, tally) = Counted::new(stream);
     tally.belongs_to(&peer.counters);
@@ -285,10 +283,10 @@ async fn converse(
                 outlet.put_beyond_limit(&ping, &control(ping.len() as u64));
             }
             _ = nearness.changed() => return Ok(()),
-            // Another process speaks for it now: whoever was first becomes second.
+            // Another process speaks for the server now: the first link becomes the second.
             _ = sightings.changed() => return Ok(()),
             _ = topology.changed() => {
-                // The process is where it was, and the server is still one that there is.
+                // The process is at the same address, and the server still exists.
                 let is_there = links.has_server(&peer.name);
                 if !is_there || !links.places(peer).contains(place) {
                     return Ok(());
@@ -303,7 +301,7 @@ fn hear(peer: &Peer, frame: Frame) -> Result<(), Ended> {
         Frame::Response(id, answered) => {
             let asked = peer.asked.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
             if let Some(asked) = asked {
-                // Whoever asked may have gone.
+                // The requester may be gone.
                 drop(asked.send(answered));
             } else if let Some(late) = peer.take_late(id) {
                 late(answered);
@@ -350,7 +348,7 @@ mod tests {
         let (_folder, _, links) = links(vec![server("north"), lab]);
         let peer = links.peer(ServerId(1)).unwrap();
         let keeping = tokio::spawn(keep(links, peer.clone()));
-        // It is connected to, and says nothing.
+        // It accepts the connection, and sends nothing.
         let silent = stopped.accept().await.unwrap();
         peer.see_at(Place { host: "lab-2".into(), address: address(&successor).into() });
         let dialled = timeout(INTRODUCTION / 2, successor.accept()).await;

@@ -1,8 +1,8 @@
-//! Questions for contents of files, over the links.
+//! Requests for contents of files, over the links.
 //!
-//! Invariant: a question is answered once, or whoever asked hears that there will be no answer. The
-//! answers go back on the connection that the questions came on; what sites say to each other has
-//! its own, so that a large file does not hold it up.
+//! Invariant: a request is answered once, or its sender is told that there will be no answer.
+//! Answers go back on the connection of the request; messages between sites have another one, so
+//! that a large file does not delay them.
 
 use std::sync::{Arc, PoisonError};
 
@@ -16,10 +16,10 @@ use super::other::Peer;
 use crate::files::{FileReply, FileRequest, Peers, Unreachable};
 use crate::http::App;
 
-/// Questions of one server that are being answered at the same time.
+/// Concurrent requests of one server.
 pub(super) const QUESTIONS_MAX: usize = 64;
 
-/// What a frame is spent on.
+/// The purpose of a frame's bytes.
 pub(super) fn large(bytes: u64) -> Shares {
     Shares { large: bytes, ..Shares::default() }
 }
@@ -42,7 +42,7 @@ impl Peers for Links {
     }
 }
 
-/// Forgotten when whoever asked has gone: a late answer is for nobody.
+/// Dropped when the requester is gone: a late answer is discarded.
 struct Question<'p> {
     peer: &'p Peer,
     id: u64,
@@ -54,16 +54,16 @@ impl Drop for Question<'_> {
     }
 }
 
-/// An answer has come.
+/// An answer has arrived.
 pub(super) fn answered(peer: &Peer, id: u64, reply: FileReply) {
     let asked = peer.files.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
     if let Some(asked) = asked {
-        // Whoever asked may have gone.
+        // The requester may be gone.
         drop(asked.send(reply));
     }
 }
 
-/// Looks for what another server asks, on a thread that may wait for the disk.
+/// Answers a request of another server, on a thread that may block on the disk.
 pub(super) async fn answer(app: Arc<App>, request: FileRequest) -> FileReply {
     let answer = tokio::task::spawn_blocking(move || app.offered.answer(&request));
     answer.await.unwrap_or(FileReply::NotHere)

@@ -1,8 +1,8 @@
 //! The bytes on a link: frames, each a length, a kind and a content.
 //!
-//! Invariant: pure. What is put is taken out the same; whatever else comes is refused with a reason
-//! before it takes more memory than its kind may. A length is written in as few bytes as it needs
-//! (seven bits each, the lowest first), so that a small message costs two bytes of framing.
+//! Invariant: pure. Encoded frames decode to the same; all other bytes are refused with a reason
+//! before they take more memory than their kind may. A length is a varint (seven bits per byte,
+//! lowest first), so that a small message has two bytes of framing.
 
 use bytes::{Buf, Bytes, BytesMut};
 use minicbor::bytes::ByteVec;
@@ -11,73 +11,73 @@ use minicbor::{Decode, Encode};
 use crate::files::{FileReply, FileRequest};
 use crate::moving::{StoreReply, StoreRequest};
 
-/// The protocol; another number cannot be talked to.
+/// The protocol version; another one is refused.
 pub(crate) const VERSION: u32 = 3;
 
 /// A message must fit into a record of its receiver.
 const MESSAGE_BYTES_MAX: usize = legwork_site::RECORD_BYTES_MAX + (1 << 20);
-/// Bodies of requests are limited before; heads and the rest of the frame come on top.
+/// Bodies of requests are limited before; heads and framing are extra.
 const REQUEST_BYTES_MAX: usize = 4 << 20;
 pub(crate) const RESPONSE_BYTES_MAX: usize = 64 << 20;
-/// The list of the chunks of the largest file, or one portion of them.
+/// The list of chunks of the largest file, or one portion of them.
 const FILE_BYTES_MAX: usize = 1 << 20;
-/// Which streams are wanted of a store, and from where on.
+/// The requested streams of a store with their start indices.
 const STORE_REQUEST_BYTES_MAX: usize = 64 << 10;
-/// Of everything that comes before the other side is known, and of words.
+/// For everything before authentication, and for reasons.
 const WORDS_BYTES_MAX: usize = 4 << 10;
 /// A length has at most this many bytes.
 const LENGTH_BYTES_MAX: usize = 4;
 
-/// One thing said on a link.
+/// One frame on a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
-    /// The first one, from whoever has dialled.
+    /// The first frame, from the dialling side.
     Hello(Hello),
-    /// The answer: go on.
+    /// The reply that accepts it.
     Welcome(Welcome),
-    /// Another answer; the connection is closed after it.
+    /// The reply that rejects it; the connection is closed afterwards.
     Refused(String),
-    /// The third one: the server that is meant is not at this process.
+    /// The third reply: the target server is not in this process.
     NotHere,
     Ping,
     Pong,
-    /// Of one site to another.
+    /// A message between sites.
     Message(Bytes),
-    /// A request of somebody who asked the wrong server.
+    /// A request that came to the wrong server.
     Request(u64, Passed),
     Response(u64, Answered),
-    /// Whoever asked is gone.
+    /// The requester is gone.
     Cancel(u64),
     /// About the content of a file.
     FileRequest(u64, FileRequest),
     FileReply(u64, FileReply),
-    /// Of another process that is to hold the server which is meant.
+    /// From another process that is to hold the target server.
     StoreRequest(u64, StoreRequest),
     StoreReply(u64, StoreReply),
-    /// Of a later release, which knows that it may not be understood.
+    /// Of a later release, which expects that it may be ignored.
     Unknown,
 }
 
-/// Who has dialled.
+/// The dialling side.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct Hello {
     #[n(0)]
     pub(crate) version: u32,
     #[n(1)]
     pub(crate) name: String,
-    /// The number of the server, as of the catalog.
+    /// The number of the server in the catalog.
     #[n(2)]
     pub(crate) server: u16,
-    /// The epoch of its topology; `NOT_JOINED` if it has no catalog yet, and no number.
+    /// The epoch of its topology; `NOT_JOINED` without a catalog, and so without a number.
     #[n(3)]
     pub(crate) epoch: u32,
-    /// Who is meant.
+    /// The target server.
     #[n(4)]
     pub(crate) to: String,
-    /// The server whose certificate is shown: its process holds the one who speaks.
+    /// The server of the certificate: its process holds the speaking server.
     #[n(5)]
     pub(crate) host: String,
-    /// Where that process is dialled.
+    /// The address of that process.
     #[n(6)]
     pub(crate) address: String,
 }
@@ -108,7 +108,7 @@ pub(crate) struct Passed {
     pub(crate) body: ByteVec,
 }
 
-/// What came of it.
+/// Its response.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct Answered {
     #[n(0)]
@@ -122,7 +122,7 @@ pub(crate) struct Answered {
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct Header(#[n(0)] pub(crate) String, #[n(1)] pub(crate) ByteVec);
 
-/// Why the bytes on a link make no sense. Nothing after them can be understood.
+/// Why bytes on a link are malformed. Later bytes cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Malformed {
     #[error("a frame of kind {kind} has {bytes} bytes, at most {max} are taken")]
@@ -133,7 +133,7 @@ pub(crate) enum Malformed {
     Content { kind: u8, why: String },
 }
 
-/// The frame of a message; most frames are.
+/// The frame of a message, the most common kind.
 pub(crate) fn message(content: &[u8]) -> Vec<u8> {
     framed(KIND_MESSAGE, content)
 }
@@ -163,8 +163,8 @@ impl Frame {
     }
 }
 
-/// Takes the first frame out of what has come in, and tells how many bytes it had; `None` if it
-/// has not come as a whole. `is_known` tells that the other side has been let in.
+/// Takes the first complete frame from the buffer, with its size; `None` if it is incomplete.
+/// `is_known`: the other side is authenticated.
 pub(crate) fn take(
     buffer: &mut BytesMut,
     is_known: bool,
@@ -205,11 +205,11 @@ fn bytes_max(kind: u8) -> usize {
     match kind {
         KIND_MESSAGE => MESSAGE_BYTES_MAX,
         KIND_REQUEST => REQUEST_BYTES_MAX,
-        // A little more: the body is limited, the rest is small.
+        // With some margin: the body is limited, the rest is small.
         KIND_RESPONSE => RESPONSE_BYTES_MAX + (1 << 20),
         KIND_FILE_REPLY => FILE_BYTES_MAX,
         KIND_STORE_REQUEST => STORE_REQUEST_BYTES_MAX,
-        // A portion, and one record more.
+        // A portion, and one more record.
         KIND_STORE_REPLY => MESSAGE_BYTES_MAX + (4 << 20),
         KIND_HELLO..=KIND_PONG | KIND_CANCEL | KIND_FILE_REQUEST | KIND_NOT_HERE => WORDS_BYTES_MAX,
         _ => MESSAGE_BYTES_MAX,
@@ -267,13 +267,13 @@ fn framed(kind: u8, content: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The length of the first frame, with its kind, and how many bytes tell it.
+/// The length of the first frame with its kind, and the size of the length.
 fn length(buffer: &[u8]) -> Result<Option<(usize, usize)>, Malformed> {
     let mut length = 0;
     for (place, byte) in buffer.iter().take(LENGTH_BYTES_MAX).enumerate() {
         length |= usize::from(byte & 0x7f) << (7 * place);
         if byte & 0x80 == 0 {
-            // A frame has a kind at least.
+            // A frame has at least a kind.
             return if length == 0 {
                 Err(Malformed::Length)
             } else {
@@ -394,7 +394,7 @@ mod tests {
         let bytes = MESSAGE_BYTES_MAX + 1;
         assert_eq!(take(&mut head(bytes, 5), true), too_long(5, bytes, MESSAGE_BYTES_MAX));
         assert_eq!(take(&mut head(5_000, 2), true), too_long(2, 5_000, WORDS_BYTES_MAX));
-        // Nobody unknown may say much.
+        // An unauthenticated peer can send little.
         assert_eq!(take(&mut head(5_000, 5), false), too_long(5, 5_000, WORDS_BYTES_MAX));
         assert_eq!(take(&mut head(5_000, 5), true), Ok(None));
     }

@@ -1,8 +1,8 @@
-//! This process among others: its certificate, and the logical servers it holds.
+//! This process in a cluster: its certificate, and the logical servers it holds.
 //!
-//! Invariant: a logical server is held once. Those of one process know each other as near and hand
-//! each other what they say without a socket. Whoever dials is shown the certificate of the
-//! process's own server, whichever of its servers is meant.
+//! Invariant: a logical server is held once. Servers of one process exchange messages without a
+//! socket. The process always shows the certificate of its own server, whichever of its servers is
+//! dialled.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -23,44 +23,45 @@ use super::tls::{Identity, Unusable};
 use crate::clock::Clock;
 use crate::moving::Progress;
 
-/// How often the files of the certificates are looked at, besides at every new connection.
+/// How often the certificate files are checked, besides at every new connection.
 const RENEWAL: Duration = Duration::from_secs(5);
-/// How often it is told of one address that it was refused, and of how many meanwhile.
+/// How often the rejection of an address is logged, and for how many addresses.
 const STRANGER: Duration = Duration::from_secs(60);
 const STRANGERS_MAX: usize = 64;
-/// What is wanted at once and waits.
+/// Queued requests to the guests' manager.
 const WISHES_MAX: usize = 64;
 
 pub(crate) struct Host {
     /// The server whose certificate the process shows: its own.
     pub(crate) name: Arc<str>,
-    /// Where other processes dial it, if that is not where the topology says.
+    /// The address for other processes, if not that of the topology.
     address: Option<Arc<str>>,
     pub(crate) identity: Identity,
     pub(crate) clock: Arc<Clock>,
-    /// By name: the numbers are those of a topology, and not all know the same one.
+    /// By name: numbers depend on the topology, and servers may have different versions.
     held: RwLock<BTreeMap<Arc<str>, Arc<Links>>>,
-    /// Held by whoever tells the servers who is near: what was true last is told last.
+    /// Held while servers are told which peers are local, so that the last report is the latest
+    /// state.
     looking: Mutex<()>,
-    /// Who was refused of late, and when that was told.
+    /// Recently rejected addresses, and when each was logged.
     strangers: Mutex<FxHashMap<IpAddr, Timestamp>>,
     wishes: mpsc::Sender<Wish>,
     /// Servers whose stores are being copied to this process.
     copies: Mutex<BTreeMap<Arc<str>, watch::Receiver<Progress>>>,
 }
 
-/// What is wanted of whoever keeps the servers of this process.
+/// A request to the guests' manager.
 pub(crate) enum Wish {
-    /// Another process wants to have a server back that this one has taken over.
+    /// Another process requests a server that this one has taken over.
     Release {
         server: Arc<str>,
-        /// Told that it is given back, or why not.
+        /// Tells that it is given back, or why not.
         done: oneshot::Sender<Result<(), String>>,
     },
-    /// A server is to move here: its store is copied ahead.
+    /// A server is to move here: its store is copied in advance.
     Prepare {
         server: Arc<str>,
-        /// Told how far that is.
+        /// Tells the progress.
         done: oneshot::Sender<Result<Progress, Unprepared>>,
     },
 }
@@ -69,7 +70,7 @@ pub(crate) enum Wish {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unprepared {
     NotNow(String),
-    /// However long it is waited for.
+    /// Permanently.
     Never(String),
 }
 
@@ -96,39 +97,39 @@ impl Host {
         Ok((host, wished))
     }
 
-    /// Listens to other processes until it is dropped.
+    /// Accepts other processes until it is dropped.
     pub(crate) async fn run(self: Arc<Self>, listener: TcpListener) {
         let accepting = accept::accept(self.clone(), listener);
         let renewing = async {
             let mut renewal = tokio::time::interval(RENEWAL);
             loop {
                 renewal.tick().await;
-                // Says at once when a new certificate cannot be used.
+                // Logs at once if a new certificate is unusable.
                 drop(self.identity.current());
             }
         };
         tokio::join!(accepting, renewing);
     }
 
-    /// Where this process listens.
+    /// The address of this process.
     pub(crate) fn address(&self) -> Option<&str> {
         self.address.as_deref()
     }
 
-    /// Where other processes dial this one, by a topology.
+    /// The place of this process in a topology.
     pub(crate) fn place(&self, topology: &Topology) -> Place {
         let own = topology.server_named(&self.name).and_then(|own| topology.server(own));
         let address = self.address.clone().or_else(|| Some(own?.address.clone()));
         Place { host: self.name.clone(), address: address.unwrap_or_default() }
     }
 
-    /// Gives a server back that was taken over, or says why not.
+    /// Gives a taken-over server back, or says why not.
     pub(crate) async fn release(&self, server: Arc<str>) -> Result<(), String> {
         let (done, outcome) = oneshot::channel();
         self.wish(Wish::Release { server, done }, outcome).await
     }
 
-    /// Copies the store of a server that is to move here: how far that is.
+    /// Copies the store of a server that is to move here; returns the progress.
     pub(crate) async fn prepare(&self, server: Arc<str>) -> Result<Progress, Unprepared> {
         let (done, outcome) = oneshot::channel();
         self.wish(Wish::Prepare { server, done }, outcome).await
@@ -144,16 +145,16 @@ impl Host {
         outcome.await.unwrap_or_else(|_| Err(stopping()))
     }
 
-    /// The store of a server is being copied here from now on.
+    /// Registers a copy in progress.
     pub(crate) fn follow_copy(&self, server: Arc<str>, progress: watch::Receiver<Progress>) {
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         copies.insert(server, progress);
     }
 
-    /// The servers whose stores are being copied here, and how far that is.
+    /// The servers whose stores are being copied here, with progress.
     pub(crate) fn copies(&self) -> Vec<(Arc<str>, Progress)> {
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever copied has ended.
+        // The copying task has ended.
         copies.retain(|_, progress| progress.has_changed().is_ok());
         let copies = copies.iter();
         copies.map(|(name, progress)| (name.clone(), progress.borrow().clone())).collect()
@@ -164,12 +165,12 @@ impl Host {
         self.held.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// All of them, in the order of their names.
+    /// All of them, by name.
     pub(crate) fn all(&self) -> Vec<Arc<Links>> {
         self.held.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// From now on the process speaks and listens for this logical server.
+    /// The process holds this logical server from now on.
     pub(crate) fn take_in(&self, links: &Arc<Links>) {
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         held.insert(links.name.clone(), links.clone());
@@ -178,7 +179,7 @@ impl Host {
         self.look_around();
     }
 
-    /// The process holds this logical server no more; what becomes of it here.
+    /// The process no longer holds this logical server; `presence` is its new relation.
     pub(crate) fn let_go(&self, links: &Arc<Links>, presence: Presence) {
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         let is_held = held.get(&links.name).is_some_and(|held| Arc::ptr_eq(held, links));
@@ -191,7 +192,7 @@ impl Host {
         links.look_around();
     }
 
-    /// Has all that are held look who is near.
+    /// Updates which peers of the held servers are local.
     pub(crate) fn look_around(&self) {
         let _looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
         for links in self.all() {
@@ -199,7 +200,7 @@ impl Host {
         }
     }
 
-    /// Tells of somebody who was not let in: they will try again, and are not told of each time.
+    /// Logs a rejected peer: it will retry, and not every attempt is logged.
     pub(crate) fn refused(&self, from: SocketAddr, why: &Ended) {
         if self.is_news(from.ip(), self.clock.now()) {
             tracing::warn!(%from, reason = %why, "a connection was refused");
@@ -227,7 +228,7 @@ mod tests {
     use crate::peer::links::tests::{links, server};
 
     #[test]
-    fn a_stranger_who_tries_again_and_again_is_told_of_once_a_minute() {
+    fn a_rejected_peer_is_logged_once_a_minute() {
         let (_folder, _, links) = links(vec![server("north")]);
         let news = |last: u32, seconds: i64| {
             links.host.is_news(Ipv4Addr::from(last).into(), Timestamp(seconds * 1_000))

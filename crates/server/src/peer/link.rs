@@ -1,8 +1,7 @@
-//! One connection: what both ends do with it.
+//! One connection: the common part of both ends.
 //!
-//! Invariant: reading never waits for writing nor the other way round, and no timer is set for a
-//! frame: the connection is looked at now and then, and one that was silent for three looks is
-//! dead.
+//! Invariant: reads never wait for writes nor the other way round, and no timer is set per frame:
+//! the connection is checked at intervals, and one without any input in three checks is dead.
 
 use std::io;
 use std::sync::Arc;
@@ -17,16 +16,16 @@ use super::counters::Counters;
 use super::frame::{self, Frame, Malformed};
 use super::outlet::{Outlet, Waiting};
 
-/// How often a link is looked at, and pinged.
+/// How often a link is checked, and pinged.
 pub(crate) const LOOK: Duration = Duration::from_secs(5);
-/// How many looks may find that nothing has come.
+/// The most checks without input.
 const SILENT_MAX: u32 = 3;
-/// How long getting acquainted may take.
+/// How long the introduction may take.
 pub(crate) const INTRODUCTION: Duration = Duration::from_secs(10);
-/// What is read at once, and before the other side is known.
+/// The read size, and that before authentication.
 const READ_BYTES: usize = 64 << 10;
 const FIRST_BYTES: usize = 1 << 10;
-/// A buffer that has grown larger than this is given back.
+/// A larger buffer is released.
 const KEPT_BYTES: usize = 1 << 20;
 
 /// Why a connection has ended.
@@ -53,7 +52,7 @@ pub(crate) enum Ended {
 impl From<io::Error> for Ended {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::UnexpectedEof {
-            // A server that was killed says no farewell; TLS makes many words of that.
+            // A killed server sends no close_notify; the TLS error for that is long.
             Self::Closed
         } else if error.kind() == io::ErrorKind::InvalidData {
             Self::Refused(format!(
@@ -67,8 +66,7 @@ impl From<io::Error> for Ended {
 }
 
 impl Ended {
-    /// Whether the other side does not want this one, or the other way round: it is no matter of
-    /// the network.
+    /// Whether one side rejects the other: not a network error.
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
             Self::Refused(_) | Self::Malformed(_) => true,
@@ -81,7 +79,7 @@ impl Ended {
         }
     }
 
-    /// Whether somebody wanted it so: a server was stopped or moved, or the topology says so.
+    /// Whether the end was intended: a server was stopped or moved, or the topology has changed.
     pub(crate) fn is_wanted(&self) -> bool {
         match self {
             Self::Changed | Self::Left => true,
@@ -95,11 +93,11 @@ impl Ended {
     }
 }
 
-/// What comes in.
+/// The read side.
 pub(crate) struct Incoming<R> {
     half: R,
     buffer: BytesMut,
-    /// The other side has been let in: it may say more.
+    /// The other side is authenticated: larger frames are allowed.
     pub(crate) is_known: bool,
     came: bool,
     silent: u32,
@@ -110,7 +108,7 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
         Self { half, buffer: BytesMut::new(), is_known: false, came: false, silent: 0 }
     }
 
-    /// The next frame, and how many bytes it had. Nothing is lost if it is not waited for.
+    /// The next frame, with its size. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Result<(Frame, u64), Ended> {
         loop {
             if let Some(taken) = frame::take(&mut self.buffer, self.is_known)? {
@@ -124,14 +122,14 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
         }
     }
 
-    /// Looks whether anything has come since the last look.
+    /// Checks whether anything has arrived since the last check.
     pub(crate) fn look(&mut self) -> Result<(), Ended> {
         self.silent = if std::mem::take(&mut self.came) { 0 } else { self.silent + 1 };
         if self.silent >= SILENT_MAX { Err(Ended::Silent) } else { Ok(()) }
     }
 }
 
-/// Writes what is put into the outlet, all that waits at once.
+/// Writes the frames of the outlet, all queued ones at once.
 pub(crate) async fn write<W: AsyncWrite + Unpin>(
     outlet: &Outlet,
     mut half: W,
@@ -149,7 +147,7 @@ pub(crate) async fn write<W: AsyncWrite + Unpin>(
     }
 }
 
-/// Says one thing before anything else is said.
+/// Sends one frame before all others.
 pub(crate) async fn say<W: AsyncWrite + Unpin>(
     half: &mut W,
     frame: &Frame,

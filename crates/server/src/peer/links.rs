@@ -1,9 +1,9 @@
-//! All links of a logical server: to whom, in which state, and the way there.
+//! All links of a logical server: their peers, states and routes.
 //!
-//! Invariant: the drive thread puts messages in and never waits. There is one link to every other
-//! server of the topology: within the process from queue to queue, else dialled from here, and a second
-//! one while two processes speak for it; what others dialled is listened to and answered on, nothing
-//! else. The links follow the topology that the site has.
+//! Invariant: the drive thread queues messages and never waits. There is one link to every other server
+//! of the topology: within the process from queue to queue, else dialled from here, and a second one
+//! while two processes speak for the peer; accepted connections are only read and answered. The links
+//! follow the topology of the site.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
@@ -22,41 +22,41 @@ use crate::drive;
 use crate::http::App;
 use crate::queue::Queue;
 
-/// How many places are tried for one server before there is a pause.
+/// How many places are tried for one server before a pause.
 const PLACES_MAX: usize = 16;
 
 pub(crate) struct Links {
-    /// What this server is called.
+    /// The name of this server.
     pub(crate) name: Arc<str>,
     /// The process that holds it.
     pub(crate) host: Arc<Host>,
     queue: Arc<Queue<drive::Message>>,
     known: watch::Sender<Known>,
-    /// By name: numbers are those of a topology, and the file has others than the catalog.
+    /// By name: numbers depend on the topology, and the file has others than the catalog.
     peers: RwLock<BTreeMap<Arc<str>, Arc<Peer>>>,
     app: OnceLock<Weak<App>>,
-    /// What the site has sent, as it counts.
+    /// The site's counters of sent messages.
     sent: Mutex<Sent>,
     presence: watch::Sender<Presence>,
-    /// The change under way that moves servers, as the site knows it.
+    /// The reconfiguration under way that moves servers, from the site.
     moving: watch::Sender<Option<Arc<Moving>>>,
     fates: Mutex<Fates>,
 }
 
-/// The topology that the site goes by.
+/// The topology of the site.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) topology: Arc<Topology>,
-    /// The number of this server there.
+    /// The number of this server in it.
     here: Option<ServerId>,
-    /// It is that of the catalog. Before it is the file's, whose numbers count for nothing.
+    /// Whether it is that of the catalog. Before, it is the file's, whose numbers do not count.
     has_joined: bool,
 }
 
-/// How changes have ended, as the site knows it.
+/// The outcomes of changes, from the site.
 #[derive(Debug, Default)]
 struct Fates {
-    /// How many have ended.
+    /// The number of ended changes.
     known: u32,
     undone: BTreeSet<u32>,
 }
@@ -70,17 +70,17 @@ pub(crate) struct Moving {
     pub(crate) next: Arc<Topology>,
 }
 
-/// What this process has to do with the server.
+/// The relation of this process to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// It holds it.
+    /// This process holds it.
     Held,
-    /// Another process holds it: what is asked of it here is passed on there.
+    /// Another process holds it: requests are passed on there.
     Away,
     Gone,
 }
 
-/// Where a server may be reached: the process of a server, which shows its certificate.
+/// A place where a server may be reached: the process of a server, which shows its certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) host: Arc<str>,
@@ -104,9 +104,9 @@ impl Links {
         links
     }
 
-    /// Who carries out what others pass on.
+    /// Sets the application that carries out passed-on requests.
     pub(crate) fn serve_with(&self, app: &Arc<App>) {
-        // Set once, before anybody can ask.
+        // Set once, before any request.
         drop(self.app.set(Arc::downgrade(app)));
     }
 
@@ -149,21 +149,21 @@ impl Links {
         }
     }
 
-    /// What the process has to do with this server from now on.
+    /// Sets the relation of this process to the server.
     pub(super) fn enter(&self, presence: Presence) {
         self.presence.send_replace(presence);
     }
 
     /// Waits until the process does not hold this server.
     pub(crate) async fn until_let_go(&self) {
-        // An error means that it is gone altogether.
+        // An error means that the server is gone.
         drop(self.presence.subscribe().wait_for(|now| *now != Presence::Held).await);
     }
 
-    /// The topology as the site has it: that of the catalog once it has joined, before it that of
-    /// the file.
+    /// Sets the topology of the site: that of the catalog once it has joined, before that the one of the
+    /// file.
     pub(crate) fn follow(&self, topology: &Arc<Topology>, has_joined: bool) {
-        // Not by the epoch: the file it began with, and the first one published, are both the first.
+        // Not by the epoch: the initial file and the first published topology both have the first epoch.
         let is_known = {
             let known = self.known.borrow();
             Arc::ptr_eq(&known.topology, topology) && known.has_joined == has_joined
@@ -178,11 +178,11 @@ impl Links {
             self.report_new_links(&before);
         }
         self.host.look_around();
-        // Those who dial look again when the peers are there.
+        // The dialling tasks look again when the peers exist.
         self.known.send_modify(|_| {});
     }
 
-    /// The site knows links by the numbers of servers: reports those whose server has a number only now.
+    /// The site knows links by server number: reports links whose server has a number only now.
     fn report_new_links(&self, before: &Known) {
         let topology = self.topology();
         for (id, server) in topology.numbered().filter(|(_, server)| server.name != self.name) {
@@ -195,7 +195,7 @@ impl Links {
         }
     }
 
-    /// The change under way as the site has it.
+    /// Sets the change under way.
     pub(crate) fn follow_change(&self, pending: Option<&Pending>) {
         let pending = pending.filter(|pending| !pending.change.servers.is_empty());
         let known = self.moving.borrow().as_ref().map(|moving| moving.change);
@@ -210,7 +210,7 @@ impl Links {
         }
     }
 
-    /// How changes have ended as the site has it: `None` of those that have not.
+    /// Records the outcomes of changes; `None` for those that have not ended.
     pub(crate) fn follow_fates(&self, fate: impl Fn(u32) -> Option<Fate>) {
         let mut fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(fate) = fate(fates.known + 1) {
@@ -239,12 +239,12 @@ impl Links {
         self.known.subscribe()
     }
 
-    /// The number of this server, as of that topology.
+    /// The number of this server in that topology.
     pub(crate) fn here(&self) -> Option<ServerId> {
         self.known.borrow().here
     }
 
-    /// The same as of the catalog; `None` before it is known here.
+    /// The number in the catalog; `None` before it is known here.
     pub(crate) fn seat(&self) -> Option<Seat> {
         let known = self.known.borrow();
         let here = known.here.filter(|_| known.has_joined)?;
@@ -285,7 +285,7 @@ impl Links {
         self.peers.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// Knows every server of the topology.
+    /// Creates the missing peers of the topology.
     fn acquaint(&self) {
         let topology = self.topology();
         let now = self.host.clock.now();
@@ -296,7 +296,7 @@ impl Links {
         }
     }
 
-    /// Looks which of the others are in this process now.
+    /// Updates which peers are in this process.
     pub(crate) fn look_around(&self) {
         let is_here = *self.presence.borrow() == Presence::Held;
         for peer in self.peers() {
@@ -314,8 +314,8 @@ impl Links {
         }
     }
 
-    /// Where another server may be, the likeliest place first: where it was heard of last, where
-    /// the topology says, and then at any other server of its domain.
+    /// The places where another server may be, likeliest first: its last known place, that of the
+    /// topology, and then any other server of its domain.
     pub(crate) fn places(&self, peer: &Peer) -> Vec<Place> {
         let topology = self.topology();
         let named = topology.server_named(&peer.name);
@@ -331,7 +331,7 @@ impl Links {
         let others = colleagues().map(place);
         let (own, mut places) = (self.host.place(&topology), Vec::new());
         for place in last.chain([place(server)]).chain(others) {
-            // Who is not at this process need not be asked for at its own door.
+            // A server that is not in this process need not be dialled at this process's address.
             if place != own && !places.contains(&place) {
                 places.push(place);
             }
@@ -340,7 +340,7 @@ impl Links {
         places
     }
 
-    /// Says something to another server, if it can be reached; else it is dropped.
+    /// Sends a message to another server if its link is up; otherwise drops it.
     pub(crate) fn post(&self, to: &str, message: Message) {
         let Some(peer) = self.peer_named(to) else { return };
         let near = peer.near();
@@ -349,7 +349,7 @@ impl Links {
         }
         let frame = frame::message(&message.to_bytes());
         let shares = message.shares(frame.len() as u64);
-        // It is said to both who may be the server: whoever is not it does nothing.
+        // Both processes that may be the server get it: the wrong one ignores it.
         let second = peer.second.put(&frame, &shares);
         if let Some((there, back)) = near {
             return there.hear_near(&peer, &back, message);
@@ -359,29 +359,29 @@ impl Links {
         }
     }
 
-    /// Hears a server of the same process, which it knows as `back`.
+    /// Receives a message from a server of the same process, which it knows as `back`.
     fn hear_near(&self, to: &Peer, back: &Peer, message: Message) {
         match back.room_now(message.bytes()) {
             Ok(room) => {
                 to.counters.sent.hand_over();
                 back.counters.received.hand_over();
-                self.tell(drive::Message::Heard { from: back.name.clone(), message, room });
+                self.tell(drive::Message::FromPeer { from: back.name.clone(), message, room });
             }
             Err(_) => to.counters.sent.drop_one(),
         }
     }
 
-    /// Whether the other servers can be reached.
+    /// Whether the links to the other servers are up.
     pub(crate) fn reachable(&self) -> Vec<(Arc<str>, bool)> {
         self.peers().iter().map(|peer| (peer.name.clone(), peer.is_up())).collect()
     }
 
-    /// Whether a server can be reached, if there is one of this name.
+    /// Whether the link to a server is up, if there is a server of this name.
     pub(crate) fn is_peer_up(&self, name: &str) -> Option<bool> {
         self.peer_named(name).map(|peer| peer.is_up())
     }
 
-    /// How many parcels wait for each server; none for those not named.
+    /// The number of unacknowledged transfers by server; none for those not listed.
     pub(crate) fn show_parcels(&self, waiting: &BTreeMap<ServerId, usize>) {
         let topology = self.topology();
         let named =
@@ -397,12 +397,12 @@ impl Links {
         *self.sent.lock().unwrap_or_else(PoisonError::into_inner) = sent;
     }
 
-    /// What the site has sent, as it counts.
+    /// The site's counters of sent messages.
     pub(crate) fn sent(&self) -> Sent {
         *self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The drive thread hears it.
+    /// Sends a message to the drive thread.
     pub(crate) fn tell(&self, message: drive::Message) {
         self.queue.push_beyond_limit(message);
     }
@@ -455,7 +455,7 @@ pub(super) mod tests {
         Server::new(name.into(), Default::default(), address, "".into())
     }
 
-    /// The links of the first of these servers, none of which is there.
+    /// The links of the first of these servers, all of them down.
     pub(crate) fn links(servers: Vec<Server>) -> (tempfile::TempDir, Authority, Arc<Links>) {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::new().unwrap();
@@ -505,7 +505,7 @@ pub(super) mod tests {
         let mut heard = VecDeque::new();
         ward.queue.take_all(&mut heard, None);
         let said = |message: &drive::Message| {
-            let drive::Message::Heard { from, message, .. } = message else { return None };
+            let drive::Message::FromPeer { from, message, .. } = message else { return None };
             let Message::Catalog(message::Catalog::Wanted { have, .. }) = message else {
                 return None;
             };
@@ -531,7 +531,7 @@ pub(super) mod tests {
         north.post("ward", Message::Catalog(message::Catalog::Wanted { have: 7, answer: false }));
         let (mut heard, mut said) = (VecDeque::new(), Default::default());
         ward.queue.take_all(&mut heard, None);
-        assert!(heard.iter().any(|heard| matches!(heard, drive::Message::Heard { .. })));
+        assert!(heard.iter().any(|heard| matches!(heard, drive::Message::FromPeer { .. })));
         peer.second.take(&mut said).await;
         assert!(!said.bytes.is_empty());
     }
@@ -544,7 +544,7 @@ pub(super) mod tests {
         let mut topology = Topology::clone(&north.topology());
         topology.servers = ["north", "lab", "ward", "north-2"].map(server).to_vec();
         north.follow(&Arc::new(topology), true);
-        // What is under way with it goes on, under its number in the catalog.
+        // Requests in progress with it go on, under its number in the catalog.
         assert!(Arc::ptr_eq(&lab, &north.peer(ServerId(1)).unwrap()));
         assert_eq!(&*north.peer(ServerId(2)).unwrap().name, "ward");
         let told = || -> Vec<String> {

@@ -1,8 +1,8 @@
-//! Servers among each other: frames over TCP and mutual TLS.
+//! Communication between servers: frames over TCP and mutual TLS.
 //!
-//! Invariant: nothing here blocks the drive thread, and nothing has to arrive: a link that is down
-//! or full drops what it is given and counts it; the site says again what matters. Who is on the
-//! other side is what its certificate says, and it is in the topology, or it is not listened to.
+//! Invariant: nothing here blocks the drive thread, and delivery is best-effort: a link that is
+//! down or full drops messages and counts them; the site resends what matters. A peer is identified
+//! by its certificate and must be in the topology, otherwise it is rejected.
 
 mod accept;
 mod certificates;

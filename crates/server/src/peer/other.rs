@@ -1,9 +1,8 @@
-//! Another server, as one that is held here sees it: how to reach it, and what is under way.
+//! Another server, from the view of a local one: how to reach it, and the requests in progress.
 //!
-//! Invariant: what has come from it and is not heard yet is bounded, whether it came over a socket
-//! or from the same process. It is known by its name: numbers are those of a topology, and a server
-//! that joins hears of the one in force over its first links. Its state tells since when it can be
-//! reached, or cannot.
+//! Invariant: unhandled messages from it are bounded, whether they came over a socket or from the
+//! same process. It is identified by name: numbers depend on the topology, and a joining server
+//! receives the current one over its first links. Its state says since when its link is up or down.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,14 +19,15 @@ use super::outlet::Outlet;
 use crate::files::FileReply;
 use crate::moving::StoreReply;
 
-/// What one peer has said and the drive thread has not heard: beyond that its connections are not
-/// read further. A small message counts for more than its bytes, since there are more of them.
+/// The most bytes of messages from one peer that the drive thread has not handled: beyond that its
+/// connections are not read. A small message counts more than its bytes, since there are more of
+/// them.
 const HEARD_BYTES_MAX: u32 = 64 << 20;
 const HEARD_BYTES_MIN: u32 = 16 << 10;
-/// Requests that one server has passed on to another in the same process, at once.
+/// Concurrent requests that one server has passed on to another in the same process.
 const REQUESTS_MAX: usize = 10_000;
 
-/// Answers that may come though nobody waits for them any more. Most never do.
+/// Expected late answers after their callers have gone. Most never arrive.
 const LATE_MAX: usize = 1_024;
 
 pub(crate) type Late = Box<dyn FnOnce(Answered) + Send>;
@@ -36,29 +36,29 @@ pub(crate) type Late = Box<dyn FnOnce(Answered) + Send>;
 pub(crate) struct Peer {
     pub(crate) name: Arc<str>,
     pub(crate) counters: Arc<Counters>,
-    /// Of the connection dialled from here.
+    /// Of the dialled connection.
     pub(crate) outlet: Outlet,
     /// Of a second one: while a server moves, or was taken over, two processes may speak for it.
     pub(crate) second: Outlet,
-    /// Requests passed on that wait for their answer.
+    /// Passed-on requests that wait for their answer.
     pub(crate) asked: Mutex<FxHashMap<u64, oneshot::Sender<Answered>>>,
-    /// What to do with the answers of those whose asker has gone, the latest last.
+    /// Callbacks for answers whose callers have gone, latest last.
     late: Mutex<VecDeque<(u64, Late)>>,
-    /// Questions for contents of files, and about a store, likewise.
+    /// Requests for contents of files, and about a store, likewise.
     pub(crate) files: Mutex<FxHashMap<u64, oneshot::Sender<FileReply>>>,
     pub(crate) stores: Mutex<FxHashMap<u64, oneshot::Sender<StoreReply>>>,
     pub(crate) next_request: AtomicU64,
-    /// Room for what it says, in bytes.
+    /// Free bytes for its messages.
     room: Arc<Semaphore>,
-    /// Places for what it passes on within this process.
+    /// Free slots for requests that it passes on within this process.
     requests: Arc<Semaphore>,
-    /// It was heard of: worth another try.
+    /// A sign of life: it is worth another attempt.
     pub(crate) sign_of_life: Notify,
     state: Mutex<State>,
     pub(crate) parcels: AtomicUsize,
-    /// It is in this process.
+    /// Set if it is in this process.
     near: watch::Sender<Option<Near>>,
-    /// The processes that were last known to hold it, the latest first.
+    /// The last known processes that hold it, latest first.
     seen_at: watch::Sender<[Option<Place>; 2]>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Peer {
 #[derive(Clone)]
 pub(crate) struct Near {
     links: Weak<Links>,
-    /// The one who speaks, as it is seen there.
+    /// The speaking server, from the view of the receiving one.
     pub(crate) back: Arc<Peer>,
 }
 
@@ -76,14 +76,14 @@ pub(crate) struct State {
     pub(crate) since: Timestamp,
 }
 
-/// How a link is.
+/// The condition of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Condition {
     Up,
     Down {
         reason: String,
     },
-    /// One of both does not want the other.
+    /// One side rejects the other.
     Refused {
         reason: String,
     },
@@ -112,17 +112,17 @@ impl Peer {
         }
     }
 
-    /// Waits until there is room for a message of so many bytes; `None` never comes.
+    /// Waits for room for a message of so many bytes; never returns `None`.
     pub(crate) async fn room(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
         self.room.clone().acquire_many_owned(places(bytes)).await.ok()
     }
 
-    /// The same for one who cannot wait.
+    /// The same without waiting.
     pub(crate) fn room_now(&self, bytes: u64) -> Result<OwnedSemaphorePermit, TryAcquireError> {
         self.room.clone().try_acquire_many_owned(places(bytes))
     }
 
-    /// A place for a request that it passes on within this process, if there is one.
+    /// A slot for a request within this process, if one is free.
     pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
         self.requests.clone().try_acquire_owned().ok()
     }
@@ -135,7 +135,7 @@ impl Peer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether that is new. What is down for another reason than before is down all the same.
+    /// Returns whether the condition is new. A link that is down for another reason stays down.
     pub(crate) fn enter(&self, condition: Condition, now: Timestamp) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = state.condition != condition;
@@ -151,7 +151,7 @@ impl Peer {
         self.parcels.store(parcels, Ordering::Relaxed);
     }
 
-    /// The server in this process that it is, if it is, and the speaker as seen there.
+    /// The local server that it is, if any, and the view of the speaker there.
     pub(crate) fn near(&self) -> Option<(Arc<Links>, Arc<Self>)> {
         let near = self.near.borrow();
         let Near { links, back } = near.as_ref()?;
@@ -162,7 +162,7 @@ impl Peer {
         self.near.borrow().is_some()
     }
 
-    /// Tells whether it is in this process; answers whether that is new.
+    /// Sets whether it is in this process; returns whether that is new.
     pub(crate) fn set_near(&self, near: Option<(&Arc<Links>, Arc<Self>)>) -> bool {
         self.near.send_if_modified(|known| {
             let same = match (&*known, &near) {
@@ -179,12 +179,12 @@ impl Peer {
         })
     }
 
-    /// Changes when it comes into this process, or leaves it.
+    /// Changes when it enters or leaves this process.
     pub(crate) fn nearness(&self) -> watch::Receiver<Option<Near>> {
         self.near.subscribe()
     }
 
-    /// The processes that were last known to hold it, the latest first.
+    /// The last known processes that hold it, latest first.
     pub(crate) fn seen_at(&self) -> [Option<Place>; 2] {
         self.seen_at.borrow().clone()
     }
@@ -194,7 +194,7 @@ impl Peer {
         self.seen_at.subscribe()
     }
 
-    /// This process holds it, or says so: the last one to say so is the likeliest.
+    /// A process holds it, or claims so: the last one to claim it is the likeliest.
     pub(crate) fn see_at(&self, place: Place) {
         self.seen_at.send_if_modified(|[last, before]| {
             let is_new = last.as_ref() != Some(&place);
@@ -205,7 +205,7 @@ impl Peer {
         });
     }
 
-    /// An answer may have been on its way already when its asker went.
+    /// An answer may have been on its way when its caller went.
     pub(crate) fn expect_late(&self, id: u64, late: Late) {
         let mut all = self.late();
         if all.len() >= LATE_MAX {
@@ -214,7 +214,7 @@ impl Peer {
         all.push_back((id, late));
     }
 
-    /// What to do with an answer that nobody waits for.
+    /// The callback for a late answer.
     pub(crate) fn take_late(&self, id: u64) -> Option<Late> {
         let mut all = self.late();
         let place = all.iter().position(|(other, _)| *other == id)?;
@@ -225,7 +225,7 @@ impl Peer {
         self.late.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those who wait for answers hear that there will be none.
+    /// Tells all waiting requests that there will be no answer.
     pub(crate) fn give_up(&self) {
         self.outlet.close();
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(peer.room.available_permits(), 0);
         assert!(peer.room_now(20).is_err());
         heard.clear();
-        // One that is larger than all the room there is gets all of it.
+        // A message larger than the whole budget takes all of it.
         let alone = peer.room(u64::MAX).await.unwrap();
         assert_eq!(peer.room.available_permits(), 0);
         drop(alone);

@@ -1,15 +1,14 @@
-//! What waits to be written on one connection.
+//! The write queue of one connection.
 //!
-//! Invariant: whoever puts something in never waits. Everything that was put since the last visit
-//! is taken at once, in order, as one run of bytes: so it is written with one call and becomes one
-//! TLS record where it fits.
+//! Invariant: senders never wait. All queued frames are taken at once, in order, as one byte
+//! string: so they are written with one call and are one TLS record if they fit.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use legwork_site::Shares;
 use tokio::sync::Notify;
 
-/// What may wait at most: about a second of a busy link.
+/// The limits of the queue: about a second of a busy link.
 const FRAMES_MAX: usize = 65_536;
 const BYTES_MAX: usize = 64 << 20;
 
@@ -17,11 +16,11 @@ const BYTES_MAX: usize = 64 << 20;
 pub(crate) struct Outlet {
     waiting: Mutex<Waiting>,
     wake: Notify,
-    /// What was too much has been taken.
+    /// The excess has been written.
     room: Notify,
 }
 
-/// Frames one after the other, and what their bytes are for.
+/// Concatenated frames, and the purposes of their bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     pub(crate) bytes: Vec<u8>,
@@ -30,7 +29,7 @@ pub(crate) struct Waiting {
     is_open: bool,
 }
 
-/// Why a frame was not put in.
+/// Why a frame was not queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dropped {
     Closed,
@@ -44,12 +43,12 @@ impl Waiting {
 }
 
 impl Outlet {
-    /// From now on frames are taken.
+    /// Frames are queued from now on.
     pub(crate) fn open(&self) {
         *self.lock() = Waiting { is_open: true, ..Waiting::default() };
     }
 
-    /// From now on frames are dropped, those that wait too.
+    /// Frames are dropped from now on, queued ones too.
     pub(crate) fn close(&self) {
         *self.lock() = Waiting::default();
     }
@@ -71,7 +70,7 @@ impl Outlet {
         Ok(())
     }
 
-    /// For what follows from something that came in and is bounded by it.
+    /// For replies, which are bounded by received frames.
     pub(crate) fn put_beyond_limit(&self, frame: &[u8], shares: &Shares) {
         let waiting = self.lock();
         if waiting.is_open {
@@ -79,14 +78,14 @@ impl Outlet {
         }
     }
 
-    /// Waits until no more waits than may. For one task: who else puts something in does not wait.
+    /// Waits until the queue is within its limits. For one task: other senders do not wait.
     pub(crate) async fn until_room(&self) {
         while self.lock().is_full() {
             self.room.notified().await;
         }
     }
 
-    /// Waits until something is there and takes all of it. `into` is emptied first.
+    /// Waits for frames and takes all of them. `into` is cleared first.
     pub(crate) async fn take(&self, into: &mut Waiting) {
         into.bytes.clear();
         into.shares = Shares::default();
@@ -120,7 +119,8 @@ impl Outlet {
         }
     }
 
-    /// Nothing can panic while the lock is held, so a poisoned lock still guards a whole state.
+    /// Nothing can panic while the lock is held, so a poisoned lock still guards a consistent
+    /// state.
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(outlet.put(b"x", &shares(1)), Err(Dropped::Full));
         outlet.close();
         outlet.open();
-        // Alone, even one that is larger than the limit goes through.
+        // A single frame passes even if it is larger than the limit.
         outlet.put(&vec![0; BYTES_MAX + 1], &shares(1)).unwrap();
         assert_eq!(outlet.put(b"x", &shares(1)), Err(Dropped::Full));
     }

@@ -1,8 +1,8 @@
 //! Requests that came to the wrong server: passed on, carried out, answered.
 //!
-//! Invariant: a request passed on is answered once, or its caller is told that there will be no
-//! answer. A caller who goes away takes the request along. The server that carries it out checks
-//! the credential itself; that the caller may call at all was checked where they called.
+//! Invariant: a passed-on request is answered once, or its caller is told that there will be no
+//! answer. It is cancelled when its caller goes away. The executing server checks the credential
+//! itself; network access and rate were checked by the server that was called.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
@@ -25,7 +25,7 @@ use crate::http::reply::Refused;
 use crate::http::{App, serve};
 use crate::status::Phase;
 
-/// How long another process that holds the same server may take to be reached.
+/// How long to wait for the link to another process that holds the same server.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -45,7 +45,7 @@ pub(crate) enum NotPassed {
     Unknown(ServerId),
 }
 
-/// The server that has passed a request on; goes with the request.
+/// Marks a passed-on request with its sender.
 #[derive(Clone, Debug)]
 pub(crate) struct From {
     pub(crate) server: Arc<str>,
@@ -63,8 +63,7 @@ impl Links {
         self.pass_on_or(to, passed, None).await
     }
 
-    /// The same; `late` gets the answer if it was on its way already when nobody waited for it any
-    /// more.
+    /// The same; `late` gets an answer that arrives after the caller has gone.
     pub(crate) async fn pass_on_or(
         &self,
         to: ServerId,
@@ -95,8 +94,8 @@ impl Links {
             return Ok(carried_out(app, from, passed).await);
         }
         if peer.name == self.name {
-            // It has just gone to another process, which is being dialled; or that one has died,
-            // and it comes back.
+            // The server has just gone to another process, which is being dialled; or that process
+            // has died, and the server comes back.
             let app = self.app().ok_or_else(|| NotPassed::Unreachable(peer.name.clone()))?;
             let somewhere = async {
                 tokio::select! {
@@ -131,7 +130,7 @@ async fn until_up(peer: &Peer) {
     }
 }
 
-/// Taken back when its asker goes away.
+/// Cancelled when its caller goes away.
 struct Question<'p> {
     peer: &'p Peer,
     id: u64,
@@ -151,8 +150,7 @@ impl Drop for Question<'_> {
     }
 }
 
-/// The same within one process. What is passed on may be passed on again: the future has no size
-/// of its own.
+/// Passes it on within one process. The request may be passed on again, so the future is boxed.
 fn carried_out(
     app: Arc<App>,
     from: From,
@@ -161,7 +159,7 @@ fn carried_out(
     Box::pin(async move { carry_out(&app, from, passed).await })
 }
 
-/// Carries out what another server passed on.
+/// Carries out a request passed on by another server.
 pub(crate) async fn carry_out(app: &Arc<App>, from: From, passed: Passed) -> Answered {
     let Passed { method, target, headers, body } = passed;
     let mut request = Request::builder().method(method.as_str()).uri(&target).extension(from);
@@ -173,7 +171,7 @@ pub(crate) async fn carry_out(app: &Arc<App>, from: From, passed: Passed) -> Ans
         let detail = "a server passed on what is no request; run the same release everywhere";
         return refused(Refused::bad_request("malformed_request", detail));
     };
-    // As if it were asked here: where the caller is was looked at by the server they called.
+    // As a local request: the called server has checked the caller's address.
     let response = serve(app, IpAddr::V4(Ipv4Addr::LOCALHOST), request).await;
     let (head, body) = response.into_parts();
     let Ok(body) = Limited::new(body, RESPONSE_BYTES_MAX).collect().await else {

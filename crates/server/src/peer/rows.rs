@@ -1,4 +1,4 @@
-//! The links of a logical server as they are shown.
+//! The links of a logical server, for display.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use super::counters::Meter;
 use super::links::Links;
 use super::other::{Condition, Peer, State};
 
-/// A link as it is shown.
+/// A link, for display.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) server: Arc<str>,
@@ -17,7 +17,7 @@ pub(crate) struct Row {
     pub(crate) address: Arc<str>,
     pub(crate) condition: Condition,
     pub(crate) since: Timestamp,
-    /// Parcels that wait until the other server has taken them.
+    /// Transfers that the other server has not acknowledged.
     pub(crate) parcels: usize,
     pub(crate) sent: Meter,
     pub(crate) received: Meter,

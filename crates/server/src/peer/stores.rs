@@ -1,7 +1,7 @@
-//! What another process asks that is to hold the same server: its store, and that it be given up.
+//! Requests of another process that is to hold the same server: for its store, and to release it.
 //!
-//! Invariant: only a process that speaks for the very server is answered. A question is answered
-//! once, or whoever asked hears that there will be no answer.
+//! Invariant: only a process that speaks for the very server is answered. A request is answered
+//! once, or its sender is told that there will be no answer.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -16,16 +16,16 @@ use crate::drive;
 use crate::http::App;
 use crate::moving::{Origin, StoreReply, StoreRequest, Unanswered};
 
-/// How long an answer may take: a digest over a large store is made in that time.
+/// How long an answer may take: enough for a digest over a large store.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The way to the process that holds a server which this one is to hold.
+/// The connection to the process that holds a server which this one is to hold.
 pub(crate) struct Twin {
     links: Arc<Links>,
 }
 
 impl Twin {
-    /// Of links that are away.
+    /// Of links of an absent server.
     pub(crate) fn new(links: Arc<Links>) -> Self {
         Self { links }
     }
@@ -53,7 +53,7 @@ impl Links {
     }
 }
 
-/// Forgotten when whoever asked has gone: a late answer is for nobody.
+/// Dropped when the requester is gone: a late answer is discarded.
 struct Question<'p> {
     peer: &'p Peer,
     id: u64,
@@ -65,16 +65,16 @@ impl Drop for Question<'_> {
     }
 }
 
-/// An answer has come.
+/// An answer has arrived.
 pub(super) fn answered(peer: &Peer, id: u64, reply: StoreReply) {
     let asked = peer.stores.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
     if let Some(asked) = asked {
-        // Whoever asked may have gone.
+        // The requester may be gone.
         drop(asked.send(reply));
     }
 }
 
-/// Looks for what another process asks, on a thread that may wait for the disk.
+/// Answers a request of another process, on a thread that may block on the disk.
 pub(super) async fn answer(app: Arc<App>, request: StoreRequest) -> StoreReply {
     if let (StoreRequest::Release, Some(links)) = (&request, &app.links) {
         return match links.host.release(links.name.clone()).await {

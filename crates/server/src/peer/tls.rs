@@ -1,7 +1,7 @@
-//! Who this server is to others, and how it knows them: mutual TLS 1.3.
+//! Mutual TLS 1.3 between servers.
 //!
 //! Invariant: the files are read again when they change, so that certificates are renewed without a
-//! restart; new ones that cannot be used are told of once, and the old ones stay.
+//! restart; unusable new ones are logged once, and the old ones stay.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,21 +21,21 @@ pub(crate) struct Identity {
 }
 
 struct Current {
-    /// Of the files, when they were read last: whether they could be used or not.
+    /// The file stamps of the last read, whether usable or not.
     stamps: Stamps,
     material: Arc<Material>,
 }
 
 type Stamps = [Option<(SystemTime, u64)>; 3];
 
-/// What connections are made with.
+/// The TLS configurations of connections.
 pub(crate) struct Material {
     pub(crate) client: Arc<ClientConfig>,
     pub(crate) server: Arc<ServerConfig>,
     certificate: CertificateDer<'static>,
 }
 
-/// Certificates that cannot be used.
+/// Why certificates are unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
     #[error("{} cannot be read: {why}; `legwork cluster init` writes it", path.display())]
@@ -57,7 +57,7 @@ impl Identity {
         Ok(Self { files, current: Mutex::new(Current { stamps, material }) })
     }
 
-    /// Refuses a certificate of somebody else.
+    /// Refuses the certificate of another server.
     pub(crate) fn require(&self, name: &str) -> Result<(), Unusable> {
         if self.current().is_for(name) {
             return Ok(());
@@ -66,7 +66,7 @@ impl Identity {
         Err(Unusable::Name { path, name: name.to_owned() })
     }
 
-    /// As the files are now.
+    /// The current files.
     pub(crate) fn current(&self) -> Arc<Material> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let stamps = stamps(&self.files);
@@ -111,8 +111,8 @@ impl Material {
             .with_protocol_versions(&[&TLS13])?
             .with_client_cert_verifier(verifier)
             .with_single_cert(chain.clone(), key.clone_key())?;
-        // Connections last: a ticket for the next one would be sent in vain, and would let somebody
-        // in whose certificate is no longer good.
+        // Connections are long-lived: a ticket would be useless, and would admit a peer whose
+        // certificate is no longer valid.
         server.send_tls13_tickets = 0;
         let mut client = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])?

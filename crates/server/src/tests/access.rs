@@ -1,4 +1,4 @@
-//! Who may do what, as seen from outside.
+//! Authorisation, as seen from outside.
 
 use serde_json::{Value as Json, json};
 
@@ -98,7 +98,7 @@ async fn each_scope_opens_its_own_operations_and_no_others() {
     let deploy = json!({"source": super::support::PLAIN});
     let token = json!({"name": "x", "scopes": ["admin"]});
     let calls: [(&str, Json, [bool; 4]); 4] = [
-        // Which of admin, start, worker and ann go through.
+        // Which of admin, start, worker and ann are allowed.
         ("POST /v1/instances", start, [true, true, false, false]),
         ("POST /v1/jobs/activate", activate, [true, false, true, false]),
         ("POST /v1/definitions", deploy, [true, false, false, false]),

@@ -1,4 +1,4 @@
-//! Weights changed while cases run, by the API.
+//! Weights changed by the API while cases run.
 
 use serde_json::{Value as Json, json};
 
@@ -23,14 +23,14 @@ impl Node {
         }
     }
 
-    /// How many cases each of the two servers has.
+    /// The number of cases at each of the two servers.
     async fn open(&self) -> (u64, u64) {
         let cluster = self.ok(call("GET /v1/cluster")).await;
         let open = |place: usize| cluster["servers"][place]["told"]["instances_open"].as_u64();
         (open(0).unwrap(), open(1).unwrap())
     }
 
-    /// Puts a topology in force and waits for the end of the change.
+    /// Publishes a topology and waits for the end of the reconfiguration.
     async fn change(&self, query: &str, source: &str) -> Json {
         let put = format!("PUT /v1/topology?{query}");
         let begun = self.ok(call(&put).body("text/yaml", source.to_owned())).await;
@@ -42,7 +42,7 @@ impl Node {
     }
 }
 
-/// Spread by the weights, not by chance: one more or less at most for each time that was drawn.
+/// Divided by the weights, not randomly: off by one at most for each series of starts.
 fn assert_near(open: (u64, u64), meant: (u64, u64)) {
     assert!(open.0.abs_diff(meant.0) <= 2 && open.0 + open.1 == meant.0 + meant.1, "{open:?}");
 }
@@ -66,7 +66,7 @@ async fn weights_change_for_all_but_the_cases_that_are_there_and_nothing_else_mo
     assert_eq!((&dry_run["instances_open"], &dry_run["moved"]), (&json!(40), &json!(0)));
     let excepted = dry_run["excepted"].as_u64().unwrap();
     assert!((9..=11).contains(&excepted), "a quarter of all would change hands: {excepted}");
-    // Asked of the server that does not coordinate.
+    // Asked at the server that does not coordinate.
     let changed = two.change("method=except", &other).await;
     let last = &changed["last"];
     assert_eq!((&last["epoch"], &last["excepted"]), (&json!(2), &json!(excepted)));
@@ -100,7 +100,7 @@ async fn a_start_under_a_key_is_repeated_at_any_server_after_the_weights_have_ch
     for key in 0..8 {
         started.push(one.ok(start(key)).await["instance"].clone());
     }
-    // Each way once, so that whoever started a case has nothing new to start.
+    // Each direction once, so that the server that started a case starts nothing new.
     for (server, other) in [("one", "two"), ("two", "one")] {
         let text = cluster.topology.to_yaml();
         let api = |name: &str| format!("api: \"http://{name}\"");
@@ -134,7 +134,7 @@ async fn a_start_where_new_weights_have_not_come_yet_waits_for_them() {
     one.until_known(&three).await;
     one.ok(call("POST /v1/definitions").body("text/yaml", ONE_STEP)).await;
     two.until_deployed("one").await;
-    // A server of another domain keeps the change from its end for a while.
+    // A server of another domain delays the end of the reconfiguration for a while.
     slow.hang(true);
     let text = cluster.topology.to_yaml();
     let other = text.replace(", weight: 0", "");
@@ -146,7 +146,7 @@ async fn a_start_where_new_weights_have_not_come_yet_waits_for_them() {
         (changes["under_way"]["reported"] == json!(["north-1", "north-2"])).then_some(())
     })
     .await;
-    // All is the second one's from then on, and it does not hear of that.
+    // Everything belongs to the second server from then on, and the first is not told.
     store.hang(true);
     until(|| one.epoch() == 2).await;
     assert_eq!(two.epoch(), 1);
@@ -175,7 +175,7 @@ async fn a_change_that_a_server_of_the_domain_does_not_hear_of_is_undone_by_word
     assert_eq!(status["changes"]["under_way"]["phase"], "locking");
     let undone = one.ok(call("POST /v1/cluster/changes/undo").json(json!({"reason": "no"}))).await;
     assert_eq!((&undone["under_way"], &undone["last"]["undone"]), (&Json::Null, &json!("no")));
-    // Said to be down for good, it is not waited for.
+    // Declared down for good, it is not waited for.
     let changed = one.change("without=north-2", &other).await;
     assert_eq!(changed["last"]["epoch"], 2, "{changed}");
     store.hang(false);

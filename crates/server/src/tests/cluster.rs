@@ -1,6 +1,6 @@
 //! Servers on loopback that control cases together.
 //!
-//! Requests take the same way as in production; between the servers are real sockets.
+//! Requests take the same path as in production; between the servers are real sockets.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ async fn a_case_moves_to_where_its_steps_are_and_the_bytes_are_counted() {
     let ended = north.ended(&instance).await;
     assert_eq!(ended["state"], "completed", "{ended}");
     assert_eq!(ended["result"]["text"], "hello", "{ended}");
-    // Once nothing is on its way, both ends have counted the same.
+    // Once all transfers are acknowledged, both ends have counted the same.
     let same = |from: &Node, to: &Node| {
         let (sent, received) = (from.row(&to.name).sent, to.row(&from.name).received);
         (sent.kinds, sent.socket) == (received.kinds, received.socket)
@@ -93,7 +93,7 @@ async fn a_server_that_was_away_gets_what_waited_for_it_and_goes_on() {
     until(|| north.row("south-1").condition != Condition::Up).await;
     north.work("first", json!({"text": "hello"})).await;
     until(|| north.row("south-1").parcels == 1).await;
-    // It dies with the case in its hands, and so does the one that sent it.
+    // It dies as the owner of the case, and so does the server that sent it.
     let south = cluster.start_stored("south-1").await;
     until(|| north.row("south-1").parcels == 0).await;
     south.server.stop().await;
@@ -113,11 +113,11 @@ async fn a_server_that_was_away_gets_what_waited_for_it_and_goes_on() {
 }
 
 #[tokio::test]
-async fn whoever_is_not_of_the_cluster_is_refused_and_told_why() {
+async fn a_peer_outside_of_the_cluster_is_refused_and_told_why() {
     let cluster = Cluster::new(&["north", "south"]);
     let north = cluster.start("north-1").await;
 
-    // Of another authority, which trusts ours.
+    // Of another authority, which trusts the cluster's authority.
     let other = Authority::new().unwrap();
     cluster.certify("south-1", &other, cluster.authority.certificate());
     let stranger = cluster.start("south-1").await;
@@ -127,7 +127,7 @@ async fn whoever_is_not_of_the_cluster_is_refused_and_told_why() {
     assert!(reason.contains("UnknownIssuer"), "{reason}");
     stranger.server.stop().await;
 
-    // Of our authority, with a name that is not in the topology of the others.
+    // Of the cluster's authority, with a name that is not in the topology of the others.
     let mut servers = cluster.topology.servers.clone();
     servers[1].name = "west-1".into();
     let topology = Arc::new(Topology { servers, ..(*cluster.topology).clone() });
@@ -138,7 +138,7 @@ async fn whoever_is_not_of_the_cluster_is_refused_and_told_why() {
     assert!(reason.contains("`west-1` is not in the topology of `north-1`"), "{reason}");
     west.server.stop().await;
 
-    // Of our authority, with the certificate of somebody else.
+    // Of the cluster's authority, with the certificate of another server.
     let folder = renamed.folder.path();
     std::fs::copy(folder.join("north-1/cert.pem"), folder.join("west-1/cert.pem")).unwrap();
     std::fs::copy(folder.join("north-1/key.pem"), folder.join("west-1/key.pem")).unwrap();
@@ -151,7 +151,7 @@ async fn whoever_is_not_of_the_cluster_is_refused_and_told_why() {
 async fn certificates_are_renewed_without_a_restart() {
     let cluster = Cluster::new(&["north", "south"]);
     let north = cluster.start("north-1").await;
-    // What cannot be used does not take the place of what can.
+    // Unusable certificates do not replace usable ones.
     let folder = cluster.folder.path().join("north-1");
     let good = std::fs::read(folder.join("cert.pem")).unwrap();
     std::fs::write(folder.join("cert.pem"), "no certificate at all").unwrap();
@@ -161,7 +161,7 @@ async fn certificates_are_renewed_without_a_restart() {
     south.server.stop().await;
     std::fs::write(folder.join("cert.pem"), good).unwrap();
 
-    // Another authority: whoever comes from now on trusts it alone.
+    // Another authority: new connections trust it alone.
     let next = Authority::new().unwrap();
     cluster.certify("north-1", &next, next.certificate());
     cluster.certify("south-1", &next, next.certificate());
@@ -177,18 +177,19 @@ async fn a_request_is_passed_on_to_the_server_that_can_carry_it_out() {
     let cluster = Cluster::new(&["north", "south"]);
     let (north, south) = (cluster.start("north-1").await, cluster.start("south-1").await);
     south.until_up("north-1").await;
-    // Only the first server changes definitions: it is passed on there, and comes back from there.
+    // Only the first server changes definitions: the request is passed on there, and the definition
+    // replicated from there.
     south.deploy().await;
     south.until_deployed("trip").await;
     let instance = north.start_trip().await;
-    // Never heard of at the other server: its id tells where it was started.
+    // Unknown at the other server: its id tells where it was started.
     let shown = south.ok(call(&format!("GET /v1/instances/{instance}"))).await;
     assert_eq!(shown["state"], "running");
     let suspend = format!("POST /v1/instances/{instance}/suspend");
     south.ok(call(&suspend).json(json!({"reason": "audit"}))).await;
     let shown = north.ok(call(&format!("GET /v1/instances/{instance}"))).await;
     assert_eq!(shown["state"], "suspended");
-    // A refusal comes back as it was made.
+    // A refusal is passed back unchanged.
     let again = south.send(call(&suspend).json(json!({"reason": "audit"}))).await;
     assert_eq!((again.status, again.content_type()), (409, "application/problem+json"));
     let hops = call(&suspend).header("legwork-hops", "4").json(json!({}));
@@ -256,7 +257,7 @@ async fn what_is_published_at_any_server_is_known_there_when_that_is_answered() 
     let cluster = Cluster::new(&["north", "south"]);
     let (north, south) = (cluster.start("north-1").await, cluster.start("south-1").await);
     south.until_up("north-1").await;
-    // Too long to be sent along with the news of it.
+    // Too long to be sent along with its notification.
     let comment = format!("# {}\n", "much to say ".repeat(10_000));
     south.ok(call("POST /v1/definitions").body("text/yaml", comment + TRIP)).await;
     south.start_trip().await;
@@ -327,7 +328,7 @@ async fn a_caller_who_goes_away_takes_a_request_passed_on_along() {
     let instance = north.start_trip().await;
     let waiting = async |count: u32| {
         loop {
-            // A round of the drive thread, so that the figure is of now.
+            // A round of the drive thread, so that the figure is current.
             north.ok(call("GET /v1/whoami")).await;
             let metrics = north.send(call("GET /metrics")).await;
             let text = String::from_utf8(metrics.body.to_vec()).unwrap();
@@ -343,7 +344,7 @@ async fn a_caller_who_goes_away_takes_a_request_passed_on_along() {
         () = waiting(1) => {}
     }
     waiting(0).await;
-    // Another one is answered when the case has ended.
+    // Another request is answered when the case has ended.
     let ending = async {
         waiting(1).await;
         let abort = format!("POST /v1/instances/{instance}/abort");
@@ -472,7 +473,7 @@ async fn a_topology_is_published_at_any_server_and_in_force_at_all() {
     assert_eq!((old.epoch, &old.source, old.links.len()), (1, &first.source, 0));
     let epochs = south.ok(call("GET /v1/topology/versions?limit=1&cursor=1")).await;
     assert_eq!((&epochs["versions"][0]["version"], &epochs["next"]), (&json!(2), &Json::Null));
-    // What is checked at a server is checked against its topology.
+    // A check at a server uses its topology.
     let lost = json!({"source": TRIP.replace("at: south", "at: west")});
     let check = south.ok(call("POST /v1/check").json(lost)).await;
     assert_eq!((&check["ok"], &check["findings"][0]["rule"]), (&json!(false), &json!("Z1")));

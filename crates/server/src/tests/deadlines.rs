@@ -1,4 +1,4 @@
-//! Deadlines over the wire: promised, refused with the earliest date, asked for, listed, planned.
+//! Deadlines over the API: promised, refused with the earliest date, asked for, listed, planned.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,7 +123,7 @@ async fn a_caller_who_asks_gets_the_plan_and_an_offer() {
     assert_eq!((nothing.status, &nothing.json()["code"]), (400, &json!("unexpected_json")));
     let plan = f.ok(call("GET /v1/plans/ann")).await;
     let turns = plan["turns"].as_array().unwrap();
-    // The same case asked about again is offered once.
+    // The same case asked about again has one offer.
     assert_eq!((&plan["kind"], turns.len()), (&json!("person"), 1));
     assert_eq!((&turns[0]["what"], turns[0].get("instance")), (&json!("offered"), None));
     assert_eq!(f.ok(call("GET /v1/instances")).await["instances"], json!([]));
@@ -156,7 +156,7 @@ async fn those_with_a_deadline_are_listed_and_stand_in_plans() {
         assert_eq!(f.send(call(&format!("GET /v1/plans/{query}"))).await.status, status, "{query}");
     }
 
-    // What has ended is still known to have had one.
+    // An ended case still shows that it had one.
     f.ok(call(&format!("POST {path}/abort")).json(json!({}))).await;
     let open = f.ok(call("GET /v1/instances?deadline=true")).await;
     assert_eq!(open["instances"], json!([]));
@@ -249,7 +249,7 @@ async fn a_plan_is_asked_for_anywhere_and_answered_by_the_server_that_keeps_it()
                 (&plan["turns"][0]["instance"], &plan["name"]),
                 (&started["instance"], &json!(name))
             );
-            // The server that keeps the plan need not know the case.
+            // The server of the plan need not know the case.
             assert_eq!(plan["turns"][0]["step"], step, "{plan}");
         }
         let refused = node.send(call("POST /v1/instances").json(body.clone())).await;

@@ -24,7 +24,7 @@ impl Node {
             .await
     }
 
-    /// Waits for a job, sees that the file that it reads is here, and does it.
+    /// Waits for a job, checks that its input file is here, and completes it.
     async fn work_on(&self, kind: &str, expected: &[u8], data: Json) {
         let activate = json!({"worker": "w", "types": [kind], "max": 1, "lease_ms": 60_000, "wait_ms": 30_000});
         let jobs = self.ok(call("POST /v1/jobs/activate").json(activate)).await;
@@ -38,7 +38,7 @@ impl Node {
         assert_eq!(results, json!({"results": [{"ok": true}]}), "{kind} at {}", self.name);
     }
 
-    /// Bytes of large data that have gone to another server.
+    /// Bytes of large data sent to another server.
     fn large_to(&self, peer: &str) -> u64 {
         self.row(peer).sent.kinds.iter().find(|(name, _)| *name == "large").unwrap().1
     }
@@ -114,7 +114,8 @@ steps:
     let blob = file["blob"].as_str().unwrap();
     let stored = north.send(call(&format!("GET /v1/files/{blob}"))).await;
     assert_eq!((stored.status, &stored.body[..]), (200, &b"filled in"[..]));
-    // One that is where the step is controlled stays there, whoever is told that the step is done.
+    // A file at the server that controls the step stays there, whichever server is told of the
+    // completion.
     let started = north.ok(call("POST /v1/instances").json(json!({"process": "form"}))).await;
     let instance = started["instance"].as_str().unwrap();
     let before = north.large_to("south-1");
@@ -129,7 +130,7 @@ steps:
 }
 
 #[tokio::test]
-async fn whoever_is_asked_for_a_file_gives_it() {
+async fn a_file_can_be_fetched_at_any_server() {
     let cluster = Cluster::new(&["north", "south"]);
     let (north, south) = (cluster.start("north-1").await, cluster.start("south-1").await);
     north.until_up("south-1").await;
@@ -140,14 +141,14 @@ async fn whoever_is_asked_for_a_file_gives_it() {
     assert_eq!((stored.status, stored.body[..] == content), (200, true));
     let unknown = north.send(call(&format!("GET /v1/files/{}", "ab".repeat(32)))).await;
     assert_eq!((unknown.status, &unknown.json()["code"]), (404, &json!("no_such_file")));
-    // It stays.
+    // The file stays.
     south.server.stop().await;
     assert_eq!(north.send(call(&get)).await.status, 200);
     north.server.stop().await;
 }
 
 #[tokio::test]
-async fn whoever_sees_an_item_opens_its_files_at_any_server_and_nobody_else_does() {
+async fn only_agents_who_see_an_item_open_its_files_at_any_server() {
     const CLAIM: &str = "
 process: claim
 data: { photo: file, note: string }

@@ -1,4 +1,4 @@
-//! What happens when the store fails, callers vanish, the clock jumps or the server stops.
+//! Failing stores, vanishing callers, clock jumps, and stops.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -21,7 +21,7 @@ pub(super) const FINE: u8 = 0;
 pub(super) const FULL_DISK: u8 = 1;
 pub(super) const PANIC: u8 = 2;
 const CANNOT_OPEN: u8 = 3;
-/// What it says that it occupies.
+/// The disk use that it reports.
 pub(super) const FAULTY_BYTES: u64 = 7_000;
 
 /// A store that fails or hangs when told to.
@@ -31,12 +31,12 @@ pub(super) struct Faulty {
     /// The streams of commits that the full disk refused.
     pub(super) refused: Mutex<Vec<StreamId>>,
     hangs: (Mutex<bool>, Condvar),
-    /// What happens while a file is stored.
+    /// Called while a file is stored.
     meanwhile: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
 
 impl Faulty {
-    /// From now on nobody who is driven on it is answered, or they are again.
+    /// Makes the driver on it hang, or go on.
     pub(super) fn hang(&self, hangs: bool) {
         *self.hangs.0.lock().unwrap() = hangs;
         self.hangs.1.notify_all();

@@ -1,4 +1,4 @@
-//! What `/metrics` shows of executors, and of jobs that wait.
+//! Executors and waiting jobs in `/metrics`.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl Fixture {
     }
 
     async fn register(&self, name: &str) {
-        // Nobody is there: every task fails.
+        // Nothing listens there: every task fails.
         let body = json!({"url": "http://127.0.0.1:1", "secret": "s".repeat(32),
             "types": {"mail": {}, "score": {}}});
         self.ok(call(&format!("PUT /v1/executors/{name}")).json(body)).await;

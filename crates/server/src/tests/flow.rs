@@ -1,4 +1,4 @@
-//! What people and programs do with a server, from the first deployment to the end of a case.
+//! People and programs use a server, from the first deployment to the end of a case.
 
 use serde_json::{Value as Json, json};
 
@@ -203,7 +203,7 @@ async fn a_worker_that_waits_gets_the_job_when_it_comes_up() {
 }
 
 #[tokio::test]
-async fn whoever_starts_and_waits_gets_the_result() {
+async fn a_caller_who_starts_and_waits_gets_the_result() {
     let f = Fixture::furnished().await;
     let start = json!({"process": "plain", "data": {"n": 7}, "wait_ms": 60_000});
     let work = async {
@@ -325,7 +325,7 @@ async fn checking_finds_what_deploying_would_find() {
     let f = Fixture::furnished().await;
     for broken in [
         LETTER.replace("reads: [to]", "reads: [nothing]"),
-        // Who may do it is a matter of the organisation in force.
+        // The actors depend on the current organisation.
         LETTER.replace("Role(clerk)", "Role(cleric)"),
         LETTER.replace("steps:", "stops:"),
         "process: [".to_owned(),
@@ -379,7 +379,7 @@ async fn a_file_must_be_stored_before_it_is_handed_in() {
     let mut other_size = stored.clone();
     other_size["size"] = json!(8);
     assert_eq!(f.refused(start(&other_size, &json!(1))).await, no_such_file);
-    // Anything else may look alike.
+    // Other data may look alike.
     let notes = json!({ "blob": "ab".repeat(32), "size": 7, "page": 1 });
     f.ok(start(&stored, &notes)).await;
     f.ok(start(&stored, &json!(1))).await;

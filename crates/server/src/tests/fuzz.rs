@@ -11,7 +11,7 @@ use super::support::{Fixture, call};
 use crate::config::{Config, StoreChoice};
 use crate::http::endpoints::ROUTES;
 
-/// Words that make a request get further than noise does.
+/// Words that get a request further than noise.
 const WORDS: [&str; 26] = [
     "process",
     "plain",
@@ -151,7 +151,7 @@ proptest! {
         };
         let verb = verb.unwrap_or_else(|| route.verb.name().to_owned());
         let mut call = call(&format!("{verb} {path}{query}")).body(content_type, body);
-        // A token would shut out everything that comes after it.
+        // A token would lock out all later requests.
         if route.path == "/v1/tokens" && verb == "POST" {
             call = call.token("lw_nobody");
         }

@@ -1,4 +1,4 @@
-//! Several logical servers in one process, which its callers need not know of.
+//! Several logical servers in one process, invisible to callers.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ domains:
       north-4: { host: north-1, weight: 4 }
 ";
 
-/// A server in a process of its own, and two in another.
+/// A server in its own process, and two in another.
 const TWO: &str = "
 topology: group
 domains:
@@ -145,7 +145,7 @@ async fn one_process_holds_four_servers_and_its_callers_see_one() {
         assert!(history["entries"].as_array().unwrap().len() >= 4, "{history}");
     }
 
-    // Nothing went over a socket; the figures of the guests have their names.
+    // No message went over a socket; the metrics of the guests have their names.
     let row = north.row("north-4");
     assert_eq!((row.condition, row.sent.socket), (Condition::Up, 0));
     assert!(row.sent.local > 0 && row.received.local > 0, "{row:?}", row = north.row("north-4"));
@@ -155,7 +155,7 @@ async fn one_process_holds_four_servers_and_its_callers_see_one() {
     assert!(text.lines().any(|line| line == "legwork_instances_open 0"), "{text}");
     north.server.stop().await;
 
-    // All of it is there again.
+    // Everything is there again.
     let north = cluster.start_stored("north-1").await;
     let list = north.ok(call("GET /v1/instances?state=ended&limit=100")).await;
     assert_eq!(list["instances"].as_array().unwrap().len(), 40, "{list}");
@@ -177,7 +177,7 @@ async fn a_start_with_a_key_happens_once_whichever_server_it_belongs_to() {
         assert_eq!((first.status, again.status), (201, 200));
         assert_eq!(first.json()["instance"], again.json()["instance"]);
     }
-    // Only servers say which id a start gets.
+    // Only servers choose the id of a start.
     let id = "inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC";
     let start = json!({"process": "letter", "data": {"to": "Zoe"}});
     let forged = call("POST /v1/instances").header("legwork-instance", id).json(start);

@@ -1,4 +1,4 @@
-//! What several servers tell of one case: the same, whichever of them is asked.
+//! The history of a case at several servers: the same, whichever server is asked.
 
 use serde_json::{Value as Json, json};
 
@@ -6,8 +6,8 @@ use super::servers::{Cluster, Node, until};
 use super::support::call;
 use crate::peer::Condition;
 
-/// Through three domains and back; each step overwrites what the one before has written. The branch that is
-/// taken has no steps: only the history tells it.
+/// Through three domains and back; each step overwrites the output of the one before. The taken branch has
+/// no steps: only the history shows it.
 const RELAY: &str = "
 process: relay
 data: { n: int, text: string }
@@ -53,7 +53,7 @@ impl Relay {
         until(|| self.nodes.iter().all(is_empty)).await;
     }
 
-    /// What all of them answer.
+    /// The common answer of all of them.
     async fn all_say(&self, nodes: &[Node], rest: &str) -> Json {
         let path = format!("GET /v1/instances/{}{rest}", self.instance);
         let mut said: Option<Json> = None;
@@ -105,7 +105,7 @@ fn lines(history: &Json) -> Vec<String> {
     history["entries"].as_array().unwrap().iter().map(line).collect()
 }
 
-/// What `took` of `legwork show` comes from.
+/// The source of `took` in `legwork show`.
 fn taken(history: &Json) -> Vec<&str> {
     let entries = history["entries"].as_array().unwrap().iter();
     let decided = entries.filter(|entry| entry["kind"] == "decided" && entry["step"] == "route");
@@ -158,7 +158,7 @@ async fn every_server_tells_the_one_complete_history_of_a_case_that_has_ended() 
     let bad = call(&format!("GET /v1/instances/{}/history?from=7", relay.instance));
     let bad = relay.nodes[0].send(bad).await;
     assert_eq!((bad.status, bad.json()["code"].as_str()), (400, Some("bad_parameter")));
-    // Here is still what is here.
+    // `here` still shows the local part.
     let path = format!("GET /v1/instances/{}/history?here=true&limit=1", relay.instance);
     let here = relay.nodes[2].ok(call(&path)).await;
     assert_eq!(
@@ -213,7 +213,7 @@ async fn a_running_case_is_shown_alike_by_all_servers() {
     north.work("first", json!({"text": "of one"})).await;
     fail_once(south).await;
     relay.settle().await;
-    // The third has not heard of it; it asks where the case was started.
+    // The third server does not know it; it asks where the case was started.
     let shown = relay.all_say(&relay.nodes, "").await;
     assert_eq!(
         (&shown["nodes"][1]["attempts"], &shown["nodes"][1]["server"]),

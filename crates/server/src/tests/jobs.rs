@@ -1,4 +1,4 @@
-//! Jobs of several servers: taken at one, reported at another.
+//! Jobs of several servers: fetched at one, reported at another.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,7 +97,7 @@ async fn jobs_of_a_worker_that_hangs_up_while_others_are_asked_go_to_the_next_on
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_hangs_does_not_keep_workers_from_the_jobs_of_others() {
     let (_cluster, one, two, store) = hanging_pair(2).await;
-    // Whoever of the two is asked first.
+    // Whichever of the two is asked first.
     for _ in 0..2 {
         let job = one.take("here").await;
         assert_eq!(one.report(&[&job]).await, json!([{"ok": true}]));

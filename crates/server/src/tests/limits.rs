@@ -177,12 +177,12 @@ async fn a_full_queue_and_a_full_waiting_room_are_told_apart() {
     let f = Fixture::with(config).await;
     let body = json!({"worker": "w", "types": ["a"], "max": 1, "lease_ms": 100, "wait_ms": 1000});
     let refused = f.refused(call("POST /v1/jobs/activate").json(body)).await;
-    // As the site answers it, which has a limit of its own.
+    // Refused by the site, which has a limit of its own.
     assert_eq!(refused, (429, "too_many_waiting".to_owned()));
     f.stop().await;
 }
 
-/// A body that never comes, and tells when somebody waits for it.
+/// A body that never comes, and signals when it is read.
 struct Endless(Arc<Notify>);
 
 impl Body for Endless {

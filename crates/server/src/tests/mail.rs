@@ -1,5 +1,5 @@
-//! A server that mails, and what goes wrong with its store and with those it writes to. It pauses for a
-//! second or two where it would pause for longer the next time, and so do these tests.
+//! A server that mails, with a failing store and failing mail servers. These tests wait for a second or
+//! two, like the sender's first back-off.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,14 +20,13 @@ use super::support::{Fixture, OFFICE, call};
 use crate::config::{Config, StoreChoice};
 use crate::mail::{Fate, Inbox};
 
-/// What happens when a mail server has heard a letter to somebody, before it says that it takes it.
+/// Called when a mail server has received a letter, before it accepts it.
 type Meanwhile = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Whom a mail server knows and hangs up on.
+/// A recipient at which the mail server hangs up.
 const NOBODY: &str = "<nobody@x>";
 
-/// A mail server that takes letters, and names those whom they went to. It hangs up on whoever writes to
-/// `NOBODY`.
+/// A mail server that accepts letters and reports them. It hangs up on letters to `NOBODY`.
 struct Taker {
     port: u16,
     taken: mpsc::UnboundedReceiver<Taken>,
@@ -35,7 +34,7 @@ struct Taker {
 
 struct Taken {
     to: String,
-    /// Its headers, and what it says.
+    /// Its headers and text.
     letter: String,
 }
 
@@ -46,7 +45,7 @@ impl Taker {
         let (takes, taken) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                // Whoever hangs up, or is hung up on, comes again.
+                // A client that hangs up, or is hung up on, comes again.
                 drop(serve(stream, &takes, &meanwhile).await);
             }
         });
@@ -68,7 +67,7 @@ impl Taker {
         taken.expect("nobody else gets a letter").unwrap()
     }
 
-    /// The next letter, which is to this person.
+    /// The next letter, which must be to this person.
     async fn next_to(&mut self, to: &str) -> String {
         let taken = self.next().await;
         assert_eq!(taken.to, to);
@@ -135,20 +134,20 @@ async fn publish(f: &Fixture, ann: &str, ben: &str) {
     f.ok(call("PUT /v1/organisation").body("text/yaml", office)).await;
 }
 
-/// Ann and Ben have something to do, and these addresses.
+/// Ann and Ben have work, and these addresses.
 async fn to_do(f: &Fixture, ann: &str, ben: &str) {
     publish(f, ann, ben).await;
     f.ok(call("POST /v1/definitions").body("text/yaml", NOD)).await;
     f.ok(call("POST /v1/instances").json(json!({"process": "nod"}))).await;
 }
 
-/// How many items are on somebody's list.
+/// The number of items on an agent's list.
 async fn items(f: &Fixture, agent: &str) -> usize {
     let list = f.ok(call(&format!("GET /v1/worklist?agent={agent}"))).await;
     list["items"].as_array().unwrap().len()
 }
 
-/// An inbox that reads what it is given.
+/// An inbox for given mails.
 fn inbox(f: &Fixture) -> Inbox {
     let app = f.core.app.clone();
     Inbox::new(app.clone(), app.post.clone().unwrap(), app.meters.mail())
@@ -179,7 +178,7 @@ async fn a_letter_leaves_once_however_long_it_cannot_be_stored_that_it_has() {
         let count = metrics.lines().find_map(|line| line.strip_prefix("legwork_mail_sent_total "));
         count.unwrap().parse::<u32>().unwrap()
     };
-    // It is tried until it can be.
+    // It is retried until it succeeds.
     until_some(async || {
         let refused = store.refused.lock().unwrap();
         (refused.iter().filter(|stream| **stream == StreamId::MAIL).count() >= 2).then_some(())
@@ -193,7 +192,7 @@ async fn a_letter_leaves_once_however_long_it_cannot_be_stored_that_it_has() {
 }
 
 #[tokio::test]
-async fn somebody_on_whose_letters_the_mail_server_hangs_up_holds_up_nobody_else() {
+async fn letters_that_break_the_connection_do_not_delay_others() {
     let mut mail = Taker::new(Arc::new(|_| {})).await;
     let f = Fixture::with(mail.config()).await;
     to_do(&f, "mail: nobody@x", "mail: ben@x").await;
@@ -202,7 +201,7 @@ async fn somebody_on_whose_letters_the_mail_server_hangs_up_holds_up_nobody_else
 }
 
 #[tokio::test]
-async fn whoever_answers_without_the_letter_is_asked_once_to_leave_it_in() {
+async fn a_reply_without_the_letter_is_answered_once() {
     let mut mail = Taker::new(Arc::new(|_| {})).await;
     let f = Fixture::with(mail.config()).await;
     to_do(&f, "mail: Ann@x", "name: Ben").await;
@@ -212,7 +211,7 @@ async fn whoever_answers_without_the_letter_is_asked_once_to_leave_it_in() {
     let unquoted = |from: &str, id: &str| {
         format!("From: {from}\r\nMessage-ID: <1@x>\r\nReferences: <7@x> {id}\r\n\r\ndone\r\n")
     };
-    // Nobody of the organisation, and no letter of ours.
+    // An unknown author, and a letter of another program.
     for other in [unquoted("eve@x", id), unquoted("ann@x", "<8@office.example>")] {
         assert_eq!(inbox.handle(other.as_bytes()).await, Fate::Delete);
     }
@@ -227,7 +226,7 @@ async fn whoever_answers_without_the_letter_is_asked_once_to_leave_it_in() {
 }
 
 #[tokio::test]
-async fn whoever_forges_replies_does_not_bury_anybody_under_letters() {
+async fn forged_replies_do_not_flood_an_agent_with_letters() {
     let mut mail = Taker::new(Arc::new(|_| {})).await;
     let f = Fixture::with(mail.config()).await;
     to_do(&f, "mail: ann@x", "name: Ben").await;
@@ -240,14 +239,14 @@ async fn whoever_forges_replies_does_not_bury_anybody_under_letters() {
     assert_eq!(mail.taken.len(), 10);
     let said = mail.next_to("<ann@x>").await;
     assert!(said.contains("another address"), "{said}");
-    // What she says herself counts all the same.
+    // Her own reply counts nevertheless.
     assert_eq!(inbox.handle(reply("ann@x", 30, &letter).as_bytes()).await, Fate::Delete);
     assert_eq!(items(&f, "ann").await, 0);
     f.stop().await;
 }
 
 #[tokio::test]
-async fn a_letter_to_an_address_that_somebody_had_before_is_of_no_use() {
+async fn a_letter_to_a_former_address_cannot_be_answered() {
     let mut mail = Taker::new(Arc::new(|_| {})).await;
     let f = Fixture::with(mail.config()).await;
     to_do(&f, "mail: ann@x", "name: Ben").await;
@@ -258,7 +257,7 @@ async fn a_letter_to_an_address_that_somebody_had_before_is_of_no_use() {
         assert_eq!(inbox.handle(reply(from, number, &letter).as_bytes()).await, Fate::Delete);
     }
     assert_eq!((mail.taken.len(), items(&f, "ann").await), (0, 1));
-    // Spelled otherwise it is the same address.
+    // Spelled in another case it is the same address.
     publish(&f, "mail: Ann@X", "name: Ben").await;
     assert_eq!(inbox.handle(reply("ann@x", 3, &letter).as_bytes()).await, Fate::Delete);
     assert_eq!(items(&f, "ann").await, 0);

@@ -1,14 +1,13 @@
 //! The server as its callers see it.
 //!
-//! Most tests go through the router without sockets; those of the sockets and of the client go
-//! over loopback. None waits for time to pass but those of schedules and of mail.
+//! Most tests go through the router without sockets; those of sockets and of the client go over
+//! loopback. Only those of schedules and of mail wait for time to pass.
 
 mod access;
 mod changes;
 mod cluster;
 mod deadlines;
 mod documents;
-mod dwelling;
 mod endpoints;
 mod failures;
 mod figures;
@@ -26,6 +25,7 @@ mod openapi;
 mod schedules;
 mod servers;
 mod sockets;
+mod store_location;
 mod support;
 mod takeover;
 mod traces;

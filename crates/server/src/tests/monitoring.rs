@@ -1,4 +1,4 @@
-//! What watches servers (`docs/monitoring`) asks for nothing that `/metrics` does not show.
+//! Alerts and dashboard (`docs/monitoring`) use only metrics that `/metrics` shows.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ fn asked(text: &str) -> BTreeSet<String> {
     ours.map(str::to_owned).collect()
 }
 
-/// The expressions of the dashboard, however deep they stand.
+/// The expressions of the dashboard, at any depth.
 fn expressions(json: &Json, found: &mut Vec<String>) {
     match json {
         Json::Object(fields) => {
@@ -50,7 +50,7 @@ fn expressions(json: &Json, found: &mut Vec<String>) {
     }
 }
 
-/// What a server shows that has an executor which answers, mail, and a link to another one.
+/// The metrics of a server with an answering executor, mail, and a link to another server.
 async fn all_shown() -> BTreeSet<String> {
     let source = "from: lw@office.example\nsmtp: { host: localhost, port: 1, tls: none }\n";
     let config = Config { mail: Settings::parse(source).0, ..Config::new(StoreChoice::Memory) };
@@ -86,7 +86,7 @@ async fn all_shown() -> BTreeSet<String> {
 #[tokio::test]
 async fn alerts_and_the_dashboard_ask_for_what_there_is() {
     let mut known = all_shown().await;
-    // How fast an executor is shows when it has answered.
+    // The pace of an executor shows once it has answered.
     known.insert(crate::figures::PACE.to_owned());
     let mut found = Vec::new();
     expressions(&serde_json::from_str(DASHBOARD).unwrap(), &mut found);

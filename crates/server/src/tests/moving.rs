@@ -1,4 +1,4 @@
-//! Servers move from one process to another, with all they have, while cases run.
+//! Servers move from one process to another, with all their data, while cases run.
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
@@ -40,7 +40,7 @@ impl Node {
         instances
     }
 
-    /// Has a server copied into the process of another until little is left, whoever is asked.
+    /// Copies a server into the process of another until little is left, asked at any server.
     async fn prepare(&self, server: &str, into: &str) {
         let ready = async || self.ok(prepare(server, into)).await["ready"] == true;
         until_some(async || ready().await.then_some(())).await;
@@ -57,7 +57,7 @@ async fn begin() -> (Cluster, Node, Node, Vec<InstanceId>) {
     (cluster, one, two, instances)
 }
 
-/// An address where nobody listens.
+/// An address without a listener.
 fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
@@ -69,14 +69,14 @@ async fn a_server_becomes_the_guest_of_another_with_all_it_has() {
     one.publish(&cluster.changed("north-2", "host: north-1")).await;
     until(|| one.held() == ["north-1", "north-2"] && two.is_away()).await;
     assert_eq!(one.epoch(), 2);
-    // Whoever asks at its old place is answered.
+    // Requests to its old place are answered.
     let path = format!("GET /v1/instances/{}", instances[0]);
     assert_eq!(two.ok(call(&path)).await["state"], "running");
     instances.push(two.start_with_file(99).await);
     two.server.stop().await;
     one.server.stop().await;
 
-    // It is where it went after a restart, and its old place knows that it is gone.
+    // After a restart it is at its new place, and its old place knows that it is gone.
     let one = cluster.start_stored("north-1").await;
     let two = cluster.start_stored("north-2").await;
     assert_eq!(one.held(), ["north-1", "north-2"]);
@@ -96,7 +96,7 @@ async fn a_server_that_had_come_when_its_change_was_undone_comes_again_by_the_ne
     one.until_known(&three).await;
     one.until_known(&two).await;
     let mut instances = one.start_some().await;
-    // The third one finds its place taken.
+    // The third server finds its place taken.
     let guests = cluster.folder.path().join("north-1").join("store").join("guests");
     std::fs::create_dir_all(&guests).unwrap();
     std::fs::write(guests.join("north-3"), "in the way").unwrap();
@@ -106,7 +106,7 @@ async fn a_server_that_had_come_when_its_change_was_undone_comes_again_by_the_ne
     let note = || Notes::beside(&guests.join("north-2")).unwrap().last();
     until(|| matches!(note(), Note::Whole { .. })).await;
     one.ok(call("POST /v1/cluster/changes/undo").json(json!({}))).await;
-    // It goes on where it was, and what it does from now on is not in the copy.
+    // It goes on where it was, and its later work is not in the copy.
     for number in 20..24 {
         instances.push(two.start_with_file(number).await);
     }
@@ -131,7 +131,7 @@ async fn jobs_reported_to_a_server_that_is_about_to_move_are_reported() {
         (jobs.len() >= instances.len()).then_some(())
     })
     .await;
-    // It stands still until there is a process that takes its place.
+    // It is frozen until there is a process that takes its place.
     let successor = Successor::of(&cluster, "north-2");
     one.publish(&successor.text).await;
     until_some(async || {
@@ -140,8 +140,8 @@ async fn jobs_reported_to_a_server_that_is_about_to_move_are_reported() {
         stored.iter().any(|server| server == "north-2").then_some(())
     })
     .await;
-    // Jobs of both, reported where one of them is on the point of leaving, by somebody who repeats
-    // what is not possible at present and nothing else.
+    // Jobs of both, reported where one of them is about to leave, by a client that repeats only
+    // temporary failures.
     let reporting = until_some(async || {
         let report = call("POST /v1/jobs/complete").json(json!({"worker": "w", "jobs": jobs}));
         let results = two.ok(report).await;
@@ -191,7 +191,7 @@ async fn what_a_move_takes_is_told_before_and_while_it_is_made() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn why_a_store_does_not_come_is_told_to_whoever_has_it_copied() {
+async fn the_reason_of_a_failed_copy_is_reported_to_its_requester() {
     let cluster = Cluster::of(TWO);
     let one = cluster.start_stored("north-1").await;
     let two = cluster.start("north-2").await;
@@ -264,7 +264,7 @@ struct Successor {
     cluster: Cluster,
     server: String,
     config: Config,
-    /// The topology that says so.
+    /// The topology with that address.
     text: String,
 }
 
@@ -310,7 +310,7 @@ async fn the_server_that_keeps_the_catalog_moves_too() {
     two.publish(&successor.text).await;
     until(|| new.held() == ["north-1"] && one.is_away() && two.epoch() == 2).await;
     one.server.stop().await;
-    // What is published from now on is published there.
+    // Later publications go there.
     two.ok(call("POST /v1/definitions").body("text/yaml", PLAIN.replace("plain", "other"))).await;
     new.finish_all(&instances).await;
     new.server.stop().await;
@@ -328,7 +328,7 @@ async fn a_copy_is_gone_on_with_after_either_side_was_stopped() {
     let new = successor.start().await;
     until(|| new.held() == ["north-2"] && two.is_away()).await;
     new.server.stop().await;
-    // Told once more to take its place, it knows that it has.
+    // Told again to take the place, it knows that it has.
     let new = successor.start().await;
     assert_eq!(new.held(), ["north-2"]);
     let folder = cluster.folder.path().join("north-2").join("new");

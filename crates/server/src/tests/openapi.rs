@@ -1,4 +1,4 @@
-//! The OpenAPI document against what the server really answers.
+//! The OpenAPI document compared with the real answers of the server.
 //!
 //! Every operation is called, with success and with refusals; status, content type and body of
 //! each answer must be what the document says.
@@ -17,11 +17,11 @@ use crate::config::{Config, StoreChoice};
 use crate::http::endpoints::ROUTES;
 use crate::http::route;
 
-/// Calls and holds the answers against the document.
+/// Calls and checks the answers against the document.
 struct Reader {
     f: Fixture,
     document: Json,
-    /// Method, path and status of all that was answered.
+    /// Method, path and status of all answers.
     seen: BTreeSet<(String, String, u16)>,
 }
 
@@ -64,7 +64,7 @@ impl Reader {
     fn validate(&self, schema: &Json, body: &Json, what: &str) {
         let mut whole = json!({"allOf": [schema], "components": self.document["components"]});
         if schema.get("$ref").is_some() {
-            // What is answered and not documented is a gap too.
+            // An undocumented field is a gap too.
             whole["unevaluatedProperties"] = json!(false);
         }
         let validator = jsonschema::validator_for(&whole).unwrap();
@@ -93,7 +93,7 @@ fn the_document_and_the_table_of_routes_name_the_same_operations() {
     let served: BTreeSet<_> =
         ROUTES.iter().map(|route| (route.verb.name().to_owned(), route.path.to_owned())).collect();
     assert_eq!(documented, served);
-    // What executors are called with, whose answers the tests of the ready one hold against it.
+    // The calls of executors, whose answers are checked by the tests of the executor crate.
     let calls = legwork_api::webhooks::openapi();
     let calls = serde_json::to_value(calls).unwrap();
     assert_eq!(document["webhooks"], calls["webhooks"]);
@@ -125,7 +125,7 @@ async fn every_operation_answers_what_the_document_says() {
                 method == route.verb.name() && path == route.path && (*status < 300) == good
             })
         };
-        // A server alone has none, see the tests of several.
+        // A server alone has none, see the tests of clusters.
         let needs_others =
             route.path.starts_with("/v1/topology") || route.path.starts_with("/v1/cluster");
         assert!(of(true) || needs_others, "{} was never answered", route.path);
@@ -210,7 +210,7 @@ async fn run_a_letter(r: &mut Reader) -> String {
     instance
 }
 
-/// As whoever has an item that reads it.
+/// As a holder of an item that reads it.
 async fn open_a_file(r: &mut Reader, file: &Json) {
     let scan = "process: scan\ndata: { page: file }\nstart: [page]\nsteps:\n  \
                 - { step: read, who: Role(clerk), reads: [page] }\n";
@@ -251,7 +251,7 @@ async fn promise_a_letter(r: &mut Reader) {
         format!("GET /v1/instances/{}", listed["instances"][0]["instance"].as_str().unwrap());
     r.ok(call(&path)).await;
     assert_eq!(r.ok(call("GET /v1/plans/ann")).await["turns"][0]["step"], "sign");
-    // Ben does one, Ann two; nobody a fourth.
+    // Ben does one, Ann two; a fourth cannot be done.
     for status in [201, 201, 201, 409] {
         let answered = r.send(call("POST /v1/instances").json(body.clone())).await;
         assert_eq!(answered.status, status, "{answered:?}");
@@ -290,13 +290,13 @@ async fn look_around(r: &mut Reader, instance: &str) {
     ] {
         assert!(text.contains(name), "{name} is missing in\n{text}");
     }
-    // The stream has no end: only its head is looked at.
+    // The stream has no end: only its head is checked.
     let head = r.f.head(call("GET /v1/worklist/events?agent=ann")).await;
     assert_eq!((head.status, head.content_type()), (200, "text/event-stream"));
     r.hold("GET", "/v1/worklist/events", &head);
 }
 
-/// Every operation knows how to say no.
+/// Every operation can refuse.
 async fn refuse(r: &mut Reader, instance: &str) {
     let filled = |path: &str| {
         path.replace("{activity}", &format!("{instance}:nothing"))

@@ -1,4 +1,4 @@
-//! Periodic starts as callers see them. They come by the clock, so these tests wait for it: a second or two.
+//! Periodic starts as callers see them. They depend on the clock, so these tests wait for a second or two.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -46,11 +46,11 @@ async fn a_schedule_starts_cases_where_nothing_goes_without_a_token() {
     let metrics = String::from_utf8(metrics.body.to_vec()).unwrap();
     assert!(metrics.contains("legwork_schedules 1"), "{metrics}");
     assert!(metrics.contains("legwork_schedules_started_total"), "{metrics}");
-    // Nobody outside can speak for it.
+    // A caller cannot impersonate a schedule.
     let forged = call("POST /v1/instances").json(json!({"process": "plain", "data": {"n": 1}}));
     let forged = forged.header("authorization", "Schedule often");
     assert_eq!(f.refused(forged).await, (401, "unauthenticated".to_owned()));
-    // Nor take its next start away.
+    // Nor use the key of its next start.
     let taken = call("POST /v1/instances").json(json!({"process": "plain", "data": {"n": 1}}));
     let taken = taken.header("idempotency-key", "schedule:often@2030-01-01T00:00:00.000Z");
     let reserved = (400, "reserved_idempotency_key".to_owned());
@@ -105,7 +105,7 @@ async fn mistakes_say_what_to_write() {
     }
     let gone = f.refused(call("POST /v1/schedules/often/pause")).await;
     assert_eq!(gone, (404, "no_such_schedule".to_owned()));
-    // What a start would be refused for is refused here.
+    // A schedule whose starts would be refused is refused.
     f.ok(call("POST /v1/definitions").body("text/yaml", PAPER)).await;
     let draft = json!({"blob": "ab".repeat(32), "size": 7});
     let unstored = f.refused(put("paper", json!({"draft": draft}))).await;
@@ -113,7 +113,7 @@ async fn mistakes_say_what_to_write() {
     f.stop().await;
 }
 
-/// The key of a moment says which server its case belongs to: the registrar passes it on.
+/// The key of a moment determines the server of its case: the registrar passes the start on.
 #[tokio::test]
 async fn cases_are_spread_over_servers_and_each_moment_is_started_once() {
     let cluster = Cluster::of(TWO);
@@ -128,7 +128,7 @@ async fn cases_are_spread_over_servers_and_each_moment_is_started_once() {
         (second.send(whoami).await.status == 200).then_some(())
     })
     .await;
-    // Put and looked at where it is not carried out.
+    // Put and listed at a server that does not carry it out.
     second.ok(put("plain", json!({})).token(&token)).await;
     let (mut moments, mut servers) = (BTreeSet::new(), BTreeSet::new());
     until_some(async || {

@@ -1,6 +1,6 @@
-//! Servers on loopback that work together, and what tests do with them again and again.
+//! Servers on loopback that work together, and common operations on them.
 //!
-//! Requests take the same way as in production; between the servers are real sockets.
+//! Requests take the same path as in production; between the servers are real sockets.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
@@ -21,7 +21,7 @@ use crate::peer::{Condition, Row};
 use crate::status::Phase;
 use crate::{Authority, DatabaseUrl, Server};
 
-/// From the first domain to the second and back, with a value that goes along.
+/// From the first domain to the second and back, with a value.
 pub(super) const TRIP: &str = "
 process: trip
 data: { n: int, text: string }
@@ -49,7 +49,7 @@ const CASES_MIN: usize = 12;
 const VALID: Duration = Duration::from_secs(3_600);
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Everything servers are made of, before they run.
+/// Everything needed to start servers.
 pub(super) struct Cluster {
     pub(super) folder: TempDir,
     pub(super) authority: Authority,
@@ -62,7 +62,7 @@ pub(super) struct Node {
 }
 
 impl Cluster {
-    /// A server in each of these domains, called like it with a number.
+    /// A server in each of these domains, named like it with a number.
     pub(super) fn new(domains: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::new().unwrap();
@@ -91,7 +91,7 @@ impl Cluster {
         cluster
     }
 
-    /// Of a text in which every `PORT` stands for one that is free.
+    /// From a text in which every `PORT` stands for a free one.
     pub(super) fn of(text: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::new().unwrap();
@@ -114,7 +114,7 @@ impl Cluster {
         cluster
     }
 
-    /// The same servers, as another topology tells of them.
+    /// The same servers, with another topology.
     pub(super) fn with(&self, topology: Arc<Topology>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let authority =
@@ -154,7 +154,7 @@ impl Cluster {
         self.start_with(name, self.config(name, StoreChoice::Memory)).await
     }
 
-    /// With a store on disk, which outlives the server.
+    /// With a store on disk, which survives the server.
     pub(super) async fn start_stored(&self, name: &str) -> Node {
         let store = StoreChoice::Directory(self.folder.path().join(name).join("store"));
         self.start_with(name, self.config(name, store)).await
@@ -175,7 +175,7 @@ impl Cluster {
         Node { server, name: name.to_owned() }
     }
 
-    /// The text of the topology with one server told of in other words.
+    /// The text of the topology with another line for one server.
     pub(super) fn changed(&self, server: &str, line: &str) -> String {
         changed(&self.topology.to_yaml(), server, line)
     }
@@ -189,12 +189,12 @@ pub(super) fn changed(text: &str, server: &str, line: &str) -> String {
     lines.collect::<Vec<_>>().join("\n") + "\n"
 }
 
-/// A store that servers have in common.
+/// A store that servers share.
 pub(super) fn shared(database: &Database) -> StoreChoice {
     StoreChoice::Postgres(DatabaseUrl::new(database.url()))
 }
 
-/// Asks that a server be copied into the process of another, ahead of its move.
+/// A request to copy a server into the process of another, ahead of its move.
 pub(super) fn prepare(server: &str, into: &str) -> Call {
     call("POST /v1/cluster/prepare").json(json!({"server": server, "into": into}))
 }
@@ -217,7 +217,7 @@ impl Node {
         self.ok(call("POST /v1/definitions").body("text/yaml", TRIP)).await;
     }
 
-    /// Until it has got the definition, from here or from another server.
+    /// Waits for the definition, deployed here or replicated.
     pub(super) async fn until_deployed(&self, process: &str) {
         let path = format!("GET /v1/definitions/{process}");
         until_some(async || (self.send(call(&path)).await.status == 200).then_some(())).await;
@@ -240,7 +240,7 @@ impl Node {
         started["instance"].as_str().unwrap().parse().unwrap()
     }
 
-    /// Does the one job of each of these, wherever it is.
+    /// Completes the one job of each of these, wherever it is.
     pub(super) async fn finish_all(&self, instances: &[InstanceId]) {
         for _ in instances {
             self.work("one", json!({})).await;
@@ -267,7 +267,7 @@ impl Node {
         self.server.core.app.status.phase()
     }
 
-    /// Whether another process has its server, and it has none.
+    /// Whether another process holds its server, and it holds none.
     pub(super) fn is_away(&self) -> bool {
         self.phase() == Phase::Away && self.held().is_empty()
     }
@@ -299,12 +299,13 @@ impl Node {
     }
 
     pub(super) async fn until_up(&self, peer: &str) {
-        // One that has not joined yet may have links already, and refuses what needs the catalog.
+        // A server that has not joined may have links already, and refuses requests that need the
+        // catalog.
         let has_joined = || self.server.core.app.status.joined_as().is_some();
         until(|| self.row(peer).condition == Condition::Up && has_joined()).await;
     }
 
-    /// Both sides know that they can be reached.
+    /// Waits until both sides know that their link is up.
     pub(super) async fn until_known(&self, other: &Self) {
         self.until_up(&other.name).await;
         other.until_up(&self.name).await;
@@ -320,12 +321,12 @@ impl Node {
     }
 }
 
-/// Looks again and again until it is so.
+/// Polls until it is true.
 pub(super) async fn until(mut is_so: impl FnMut() -> bool) {
     until_some(async || is_so().then_some(())).await;
 }
 
-/// Looks again and again until there is something to be seen.
+/// Polls until there is a value.
 pub(super) async fn until_some<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let mut looks = tokio::time::interval(Duration::from_millis(2));
     let looking = async {

@@ -1,4 +1,4 @@
-//! The server over real connections, spoken to by the typed client.
+//! The server over real connections, called by the typed client.
 
 use std::time::Duration;
 
@@ -139,7 +139,7 @@ async fn a_client_finds_a_server_that_came_back() {
     server.stop().await;
     let server = Server::start(Config { listen: address, ..config() }).await.unwrap();
     server.until_ready().await;
-    // A connection that the old server closed is noticed before anything is sent on it.
+    // A connection that the old server closed is noticed before a request is sent on it.
     client.whoami().await.unwrap();
     server.stop().await;
 }
@@ -187,7 +187,7 @@ async fn a_request_that_is_begun_and_never_ends_loses_its_connection() {
     let read = tokio::time::timeout(Duration::from_secs(60), read).await.expect("it is cut off");
     assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
 
-    // One that is quiet between two requests keeps its connection.
+    // A connection that is quiet between two requests is kept.
     let last = b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     patient.write_all(last).await.unwrap();
     let mut rest = String::new();

@@ -1,6 +1,6 @@
-//! What the tests share: a server without sockets, a process and an organisation.
+//! Shared by the tests: a server without sockets, a process and an organisation.
 //!
-//! Requests take the same way as in production, from the router to the store and back.
+//! Requests take the same path as in production, from the router to the store and back.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::core::{Core, Opening, Process};
 use crate::http::{App, serve};
 use crate::status::Phase;
 
-/// A letter is written by a program, then signed by a clerk, who also decides whether it goes out.
+/// A letter is written by a program, then signed by a clerk, who also decides whether it is sent.
 pub(super) const LETTER: &str = "
 process: letter
 title: Write a letter
@@ -51,7 +51,7 @@ steps:
       - name: drop
 ";
 
-/// Nothing but work for a program.
+/// Only work for a program.
 pub(super) const PLAIN: &str = "
 process: plain
 data: { n: int }
@@ -73,7 +73,7 @@ agents:
   eva: { name: Eva }
 ";
 
-/// Has a server answer a call.
+/// Sends a call to a server.
 pub(super) async fn send(app: &Arc<App>, peer: IpAddr, call: Call) -> Answered {
     let response = serve(app, peer, call.request()).await;
     let (head, body) = response.into_parts();
@@ -94,7 +94,7 @@ pub(super) struct Answered {
     pub(super) body: Bytes,
 }
 
-/// One call being put together: `call("POST /v1/instances").json(…)`.
+/// A call under construction: `call("POST /v1/instances").json(…)`.
 pub(super) struct Call {
     pub(super) method: String,
     pub(super) path: String,
@@ -140,7 +140,7 @@ impl Call {
     }
 }
 
-/// A store that outlives the server.
+/// A store that survives the server.
 pub(super) fn on(store: &Arc<Memory>) -> Opener {
     let store = store.clone();
     Box::new(move || Ok(store.clone()))
@@ -160,7 +160,7 @@ impl Fixture {
     pub(super) async fn on(config: Config, opener: Opener) -> Self {
         let (stop, stopping) = watch::channel(false);
         let process = Process::new(config, stopping).unwrap();
-        // Nobody listens; executors are given tasks all the same.
+        // Nothing listens there; executors are given tasks nevertheless.
         drop(process.callback.set("http://127.0.0.1:1".into()));
         let core = Core::start(&process, None, Opening::new(opener)).await.unwrap();
         core.app.status.until(Phase::Ready).await;
@@ -196,7 +196,7 @@ impl Fixture {
     /// Waits until so many requests wait in the site.
     pub(super) async fn until_waiting(&self, count: u32) {
         loop {
-            // Every call is a round of the drive thread, so that the figure is of now.
+            // Every call is a round of the drive thread, so that the figure is current.
             self.send(call("GET /v1/whoami")).await;
             let metrics = self.send(call("GET /metrics")).await;
             let text = String::from_utf8(metrics.body.to_vec()).unwrap();
@@ -207,7 +207,7 @@ impl Fixture {
         }
     }
 
-    /// For calls that must go through.
+    /// For calls that must succeed.
     pub(super) async fn ok(&self, call: Call) -> Json {
         let line = format!("{} {}", call.method, call.path);
         let answered = self.send(call).await;
@@ -223,7 +223,7 @@ impl Fixture {
         (answered.status, answered.json()["code"].as_str().unwrap().to_owned())
     }
 
-    /// Starts a letter and has the program write it: ann and ben can sign.
+    /// Starts a letter and writes it as the program: ann and ben can sign.
     pub(super) async fn letter_to_sign(&self) -> String {
         let start = json!({"process": "letter", "data": {"to": "Zoe"}});
         let started = self.ok(call("POST /v1/instances").json(start)).await;

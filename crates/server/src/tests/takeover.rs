@@ -1,4 +1,4 @@
-//! Servers of one database: when one goes, another goes on with what it had.
+//! Servers of one database: when one stops, another takes over its instances.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn start(cluster: &Cluster, database: &Database, name: &str, hold: Duratio
 }
 
 impl Node {
-    /// As soon as whoever has it can say.
+    /// As soon as its holder can answer.
     async fn show(&self, instance: &InstanceId) -> Json {
         let path = format!("GET /v1/instances/{instance}");
         until_some(async || {
@@ -55,7 +55,7 @@ async fn when_a_server_stops_another_goes_on_with_it_and_gives_it_back() {
     let theirs = instances.iter().find(|id| id.server().0 == 1).unwrap();
     assert_eq!(one.show(theirs).await["state"], "running");
 
-    // Whoever asks the process of the second is answered all the same until it has its server back.
+    // Requests to the process of the second are answered until it has its server back.
     let two = start(&cluster, &database, "north-2", hold).await;
     assert_eq!(two.show(theirs).await["state"], "running");
     until(|| two.phase() == Phase::Ready && two.held() == ["north-2"]).await;
@@ -74,7 +74,7 @@ async fn who_has_lost_its_lease_writes_nothing_more_and_passes_on_what_it_is_ask
     let two = start(&cluster, &database, "north-2", hold).await;
     one.until_known(&two).await;
     let instances = one.start_plain(2).await;
-    // As if it had been stopped for longer than its lease lasts.
+    // As if it had been paused for longer than its lease lasts.
     let url = database.url().to_owned();
     let take = move || {
         let shared = Shared::connect(&url).unwrap();

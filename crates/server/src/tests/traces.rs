@@ -16,7 +16,7 @@ use crate::backend::Opener;
 use crate::config::{Config, StoreChoice};
 use crate::status::Phase;
 
-/// Keeps what is logged.
+/// Collects log lines.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -42,8 +42,8 @@ impl MakeWriter<'_> for Kept {
     }
 }
 
-/// Whether anybody cares for a place that logs is worked out once for all threads. With a
-/// listener for everything, tests on other threads cannot make it "nobody" in between.
+/// The interest in a callsite is cached for all threads. With a subscriber for everything, tests on
+/// other threads cannot cache "never" in between.
 fn keep_interest() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -53,7 +53,7 @@ fn keep_interest() {
     });
 }
 
-/// Everything that `filter` lets through, kept.
+/// A subscriber for everything that `filter` admits.
 fn listen(kept: &Kept, filter: &str) -> Dispatch {
     keep_interest();
     let subscriber = tracing_subscriber::fmt()
@@ -64,7 +64,7 @@ fn listen(kept: &Kept, filter: &str) -> Dispatch {
     Dispatch::new(subscriber)
 }
 
-/// The drive thread opens the store: from then on it is listened to as well.
+/// The drive thread opens the store: its log is collected from then on.
 fn overheard(dispatch: &Dispatch, mut opener: Opener) -> Opener {
     let dispatch = dispatch.clone();
     Box::new(move || {
@@ -109,10 +109,9 @@ async fn an_instance_set_apart_is_told_of_with_the_reason() {
 
 #[tokio::test]
 async fn a_failure_of_the_store_and_a_fault_of_the_server_are_told_apart() {
-    for (mode, said) in [
-        (FULL_DISK, "the store failed; it is opened again"),
-        (PANIC, "the server begins again from its store"),
-    ] {
+    for (mode, said) in
+        [(FULL_DISK, "the store failed; reopening"), (PANIC, "the server restarts from its store")]
+    {
         let kept = Kept::default();
         let (store, opener) = faulty();
         let opener = overheard(&listen(&kept, "error"), opener);

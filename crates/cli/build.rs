@@ -1,13 +1,13 @@
-//! Tells the program which commit it is built from, for `--version` and the metrics.
+//! Passes the commit of the build to the program, for `--version` and the metrics.
 //!
-//! Invariant: without git, in an unpacked archive, it says nothing and fails nothing. A release is
-//! built again when the commit is another one; a debug build never is, and does not name it.
+//! Invariant: without git, in an unpacked archive, the commit is empty and the build succeeds. A
+//! release is rebuilt when the commit changes; a debug build never is, and has no commit.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// What is checked out, and the files that change when it does.
+/// The checked-out commit, and the files that change with it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CheckedOut {
     pub(crate) commit: String,
@@ -17,7 +17,7 @@ pub(crate) struct CheckedOut {
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=LEGWORK_COMMIT");
-    // Whoever packs an archive says it.
+    // Set when an archive is packed.
     let given = env::var("LEGWORK_COMMIT").ok().filter(|commit| !commit.is_empty());
     let commit = given.or_else(of_release).unwrap_or_default();
     let version = env::var("CARGO_PKG_VERSION").unwrap_or_default();
@@ -25,7 +25,7 @@ fn main() {
     println!("cargo::rustc-env=LEGWORK_VERSION={}", named(&version, &commit));
 }
 
-/// What `--version` says.
+/// The text of `--version`.
 pub(crate) fn named(version: &str, commit: &str) -> String {
     if commit.is_empty() { version.to_owned() } else { format!("{version} ({commit})") }
 }
@@ -42,8 +42,8 @@ fn of_release() -> Option<String> {
     Some(found.commit)
 }
 
-/// The commit that is checked out in this folder. An archive may have been unpacked within somebody
-/// else's repository: that has no say.
+/// The commit checked out in this folder. An archive may have been unpacked inside another
+/// repository, which does not count.
 pub(crate) fn checked_out(root: &Path) -> Option<CheckedOut> {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).current_dir(root).output().ok()?;
@@ -54,8 +54,8 @@ pub(crate) fn checked_out(root: &Path) -> Option<CheckedOut> {
     if top != fs::canonicalize(root).ok()? {
         return None;
     }
-    // The log of `HEAD` grows with every commit and every change of branch. What is not there may
-    // not be followed: it would count as changed every time.
+    // The log of `HEAD` grows with every commit and every change of branch. A missing file must not
+    // be followed: it would count as changed every time.
     let follow = ["HEAD", "logs/HEAD"].into_iter().filter_map(|name| {
         let path = root.join(git(&["rev-parse", "--git-path", name])?);
         path.exists().then_some(path)

@@ -1,18 +1,18 @@
-//! Short names for long ids: any end of an id that only one has, or `last`. The digits of the server
-//! at the end of an instance's id may be left out: they are the same for all that it has started.
+//! Abbreviations of long ids: any unique suffix, or `last`. The digits of the server at the end of
+//! an instance's id may be left out: they are the same for all instances that it started.
 //!
-//! Invariant: an abbreviation stands for exactly one thing or for none; it is never guessed.
+//! Invariant: an abbreviation stands for exactly one candidate or for none; it is never guessed.
 
 use anyhow::{Result, anyhow, bail};
 use legwork_model::id::InstanceId;
 
-/// What stands for the newest.
+/// The abbreviation of the newest candidate.
 pub(crate) const LAST: &str = "last";
-/// What the items of one's worklist are called.
+/// The name of worklist items in messages.
 pub(crate) const ITEM: &str = "work item";
-/// How many letters of an instance's id are shown in lists.
+/// The number of characters of an instance's id in lists.
 const SHORT_CHARS: usize = 6;
-/// How many letters at its end tell the server that has started it, and are not shown.
+/// The number of characters at its end that tell the server, and are not shown.
 const SERVER_CHARS: usize = InstanceId::SERVER_BITS as usize / 5;
 /// How many candidates are listed when an abbreviation fits several.
 const CANDIDATES_MAX: usize = 10;
@@ -53,18 +53,19 @@ pub(crate) fn find<'c, T>(
     }
 }
 
-/// How well an abbreviation fits, the best one last.
+/// How well an abbreviation matches, best last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
-    /// It names the instance of an activity: enough if that has no other.
+    /// It matches the instance of an activity: enough if the instance has no other.
     Instance,
     Part,
-    /// A whole part of the id, such as the name of a step: it wins over longer names that end so.
+    /// It matches a whole part of the id, such as the name of a step: preferred to longer names with
+    /// this suffix.
     Whole,
 }
 
-/// Whether the id ends so; the digits of the server at the end of an instance may be left out, and
-/// the counters of loops at the end of an activity.
+/// Whether the id has this suffix; the digits of the server at the end of an instance may be left
+/// out, and the loop counters at the end of an activity.
 fn fit(id: &str, text: &str) -> Option<Fit> {
     let shortened = without_server(id);
     let ids = [Some(id), shortened.as_deref()];
@@ -89,7 +90,7 @@ fn without_server(id: &str) -> Option<String> {
 fn ends(id: &str, text: &str) -> Option<Fit> {
     let from = id.len().checked_sub(text.len()).filter(|_| !text.is_empty())?;
     let (before, end) = id.as_bytes().split_at(from);
-    // The digits of an instance may be written small; names of steps are as they are.
+    // The digits of an instance are case-insensitive; names of steps are not.
     let digits = id.find(':').unwrap_or(id.len()).saturating_sub(from);
     let (end_digits, end_step) = end.split_at(digits);
     let (digits, step) = text.as_bytes().split_at(digits);
@@ -98,7 +99,7 @@ fn ends(id: &str, text: &str) -> Option<Fit> {
     same.then_some(if boundary { Fit::Whole } else { Fit::Part })
 }
 
-/// An id of an instance or an activity with the letters that tell it from others.
+/// The distinguishing characters of an id of an instance or an activity.
 pub(crate) fn short(id: &str) -> String {
     let id = without_server(id).unwrap_or_else(|| id.to_owned());
     let digits = id.find(':').unwrap_or(id.len());
@@ -159,7 +160,7 @@ mod tests {
         for id in [IDS[0], IDS[1], IDS[2], IDS[3]] {
             assert_eq!(check(&short(id)), id);
         }
-        // All that one server has started end alike.
+        // All instances of one server end alike.
         let cases = ["inst_01KFZQ9Y5GB4D7T3N8XJ240Y000", "inst_01KFZQ9Y5GB4D7T3N81K240Y000"];
         for case in cases {
             let found = find(&short(case), "instance", &cases, |id| (*id).to_owned());

@@ -1,6 +1,6 @@
-//! The command line as a whole: what all commands share, and which commands there are.
+//! The command line: the global options, and the commands.
 //!
-//! Invariant: this is the public contract of `legwork`; a script that works goes on working.
+//! Invariant: this is the public contract of `legwork`; existing scripts keep working.
 
 use clap::{Parser, Subcommand};
 
@@ -9,10 +9,10 @@ use crate::{
     history, incidents, jobs, list, schedules, schema, show, start, token, up, work,
 };
 
-/// Where a server is looked for.
+/// The default address of the server.
 pub(crate) const SERVER_DEFAULT: &str = "http://127.0.0.1:7700";
 
-/// With the commit, of a release.
+/// With the commit, in a release.
 const VERSION: &str = env!("LEGWORK_VERSION");
 
 const AFTER_HELP: &str = "\
@@ -78,7 +78,7 @@ pub(crate) enum Command {
     File(file::Args),
     /// See and do the work of a person
     Work(work::Args),
-    /// List what cannot go on without somebody's decision
+    /// List activities that cannot go on without a person's decision
     Incidents(incidents::ListArgs),
     /// Find a way out of an incident
     Resolve(incidents::ResolveArgs),
@@ -116,8 +116,8 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// An argument with the name of one that counts everywhere would be taken for it: the server to
-    /// remove for the server to ask.
+    /// An argument with the name of a global one would be taken for it: the server to remove for
+    /// the server to call.
     #[test]
     fn no_argument_of_a_command_is_called_like_one_that_counts_everywhere() {
         fn check(command: &clap::Command, everywhere: &[clap::Id], path: &str) {

@@ -1,7 +1,7 @@
-//! `legwork backup` and `legwork restore`: everything a server holds, as one file and back.
+//! `legwork backup` and `legwork restore`: everything a server stores, as one file and back.
 //!
 //! Invariant: a file under the name asked for is a whole backup, checked against its checksum;
-//! before that it has another name. A store is restored wholly or not at all.
+//! before that it has another name. A restore is atomic.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read, Write};
@@ -23,7 +23,7 @@ use crate::progress::{Progress, Watched};
 use crate::style::{GOOD, STRONG, WARN, paint};
 
 const HASH_BYTES: usize = 32;
-/// Records that say what belongs to the whole server may be large.
+/// Records of the whole server may be large.
 const RECORDS_AT_ONCE: usize = 64;
 
 #[derive(Debug, clap::Args)]
@@ -57,13 +57,13 @@ pub(crate) async fn backup(context: &Context, args: &BackupArgs) -> Result<()> {
     let bytes = match receive(context, &incoming, args.of.as_deref()).await {
         Ok(bytes) => bytes,
         Err(error) => {
-            // What is left is of no use; that it cannot be removed would only hide the reason.
+            // The rest of the file is useless; a failure to remove it would only hide the reason.
             let _ = fs::remove_file(&incoming);
             return Err(error);
         }
     };
     publish(&incoming, &args.file).with_context(|| format!("cannot write {shown}"))?;
-    // What is not in the file must not be taken for saved.
+    // Anything that is not in the file must not be mistaken for saved.
     let guests = match args.of {
         Some(_) => Vec::new(),
         None => guests(&context.client.cluster().await)?,
@@ -106,7 +106,8 @@ pub(crate) fn restore(args: &RestoreArgs, out: Output) -> Result<()> {
     drop(input);
     let document = json!({"data": args.data, "bytes": bytes});
     out.answer(&document, || {
-        // It is restored in any case; what cannot be read now is told when it is started.
+        // The restore succeeded in any case; an unreadable topology is reported at the start of the
+        // server.
         let topology = topology_in(&args.data).ok().flatten();
         let (data, next) = (args.data.display(), next(&args.data, topology.as_ref()));
         format!("{} restored to {}; {next}\n", paint(GOOD, "✔"), paint(STRONG, data))
@@ -133,7 +134,7 @@ fn topology_in(data: &Path) -> Result<Option<Topology>> {
     }
 }
 
-/// How a restored store is started. That of a guest lies under the name of that in `guests`.
+/// How to start a restored store. The store of a guest is under its name in `guests`.
 fn next(data: &Path, topology: Option<&Topology>) -> String {
     let shown = data.display();
     let Some(topology) = topology else {
@@ -169,7 +170,7 @@ async fn receive(context: &Context, path: &Path, guest: Option<&str>) -> Result<
     Ok(bytes)
 }
 
-/// The last bytes of a backup are the hash of all before.
+/// The last bytes of a backup are the hash of all preceding ones.
 fn verify(path: &Path) -> Result<()> {
     let mut file = File::open(path)?;
     let total = file.metadata()?.len();
@@ -192,7 +193,7 @@ fn verify(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Gives the file its name, for good.
+/// Renames the file to its final name, durably.
 fn publish(incoming: &Path, file: &Path) -> Result<()> {
     fs::rename(incoming, file)?;
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());

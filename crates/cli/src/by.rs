@@ -1,4 +1,4 @@
-//! By when: deadlines on the command line, and what was planned for one as a table.
+//! Deadlines on the command line, and their plans as tables.
 //!
 //! Invariant: a moment is never guessed; without its zone it is refused.
 
@@ -16,10 +16,10 @@ use crate::table::{Cell, Table};
 use crate::tree;
 use crate::when;
 
-/// A hundred years: what is further is a slip, and no date that anybody can read.
+/// A hundred years: a later date is a typing error.
 const AHEAD_MAX: Duration = Duration::from_secs(36_500 * 86_400);
 
-/// A moment, or so long from now.
+/// A moment, or a duration from now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
     At(Timestamp),
@@ -46,7 +46,7 @@ fn wrong(text: &str) -> anyhow::Error {
     let past = text.strip_prefix('-').is_some_and(|ago| parse_duration(ago).is_ok());
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let begins_with_a_digit = unit.len() < text.len();
-    // One of that unit would be taken: it is the number that is too large.
+    // The unit is valid: the number is too large.
     let is_large = begins_with_a_digit && parse_duration(&format!("1{unit}")).is_ok();
     let is_date =
         text.len() >= 8 && text.bytes().take(4).all(|c| c.is_ascii_digit()) && text.contains('-');
@@ -110,7 +110,7 @@ impl DeadlineArgs {
     }
 }
 
-/// What was planned for a deadline.
+/// The plan of a deadline.
 pub(crate) fn planned(deadline: &Deadline) -> String {
     let at = paint(STRONG, when::minute(deadline.at));
     if !deadline.promised {
@@ -120,7 +120,7 @@ pub(crate) fn planned(deadline: &Deadline) -> String {
     format!("{} promised for {at}\n{}", paint(GOOD, "✔"), steps(&deadline.steps))
 }
 
-/// The steps on the way to it: who, from when, until when.
+/// Its steps: performer, start and due date.
 pub(crate) fn steps(steps: &[DeadlineStep]) -> String {
     let mut table = Table::new(&["STEP", "WHO", "PLANNED"]);
     for step in steps {
@@ -130,7 +130,7 @@ pub(crate) fn steps(steps: &[DeadlineStep]) -> String {
     table.render("  ")
 }
 
-/// Who has promised a step.
+/// The performer who has promised a step.
 pub(crate) fn who(step: &DeadlineStep) -> String {
     match &step.by {
         Some(Performer::Worker(job)) if step.best_effort => {
@@ -141,7 +141,7 @@ pub(crate) fn who(step: &DeadlineStep) -> String {
     }
 }
 
-/// When a step is to be worked on; nothing where nobody has the time for it.
+/// The planned interval of a step; empty if it is not promised.
 pub(crate) fn span(step: &DeadlineStep) -> String {
     step.start.zip(step.end).map_or_else(String::new, |(from, to)| when::span(from, to))
 }
@@ -184,7 +184,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// The same when nobody has the time for its second step any more.
+    /// The same after the promise of its second step was revoked.
     pub(crate) fn revoked() -> Deadline {
         let mut deadline = deadline();
         let book = &mut deadline.steps[1];

@@ -1,7 +1,6 @@
-//! `legwork check`: what is wrong with definitions, organisations and topologies, without a server.
+//! `legwork check`: mistakes in definitions, organisations and topologies, without a server.
 //!
-//! Invariant: nothing passes here that a server would refuse for its text, since both run the
-//! same rules.
+//! Invariant: a text that passes here is not refused by a server, as both apply the same rules.
 
 use std::path::{Path, PathBuf};
 
@@ -106,8 +105,8 @@ struct People<'s> {
     findings: Vec<finding::Finding>,
 }
 
-/// Whose people do the work of a definition: those asked for, else the only ones there are, else
-/// those in the same folder.
+/// The organisation for a definition: the requested one, else the only one, else one in the same
+/// folder.
 fn people_of<'p>(
     source: &Source,
     people: &'p [People<'_>],
@@ -120,7 +119,7 @@ fn people_of<'p>(
     people.iter().find(fits)?.organisation.as_ref()
 }
 
-/// The only topology there is, if it is sound.
+/// The only topology, if it is valid.
 fn sites(sources: &[Source]) -> Option<Topology> {
     let mut all = sources.iter().filter(|source| source.kind == Kind::Topology);
     match (all.next(), all.next()) {

@@ -1,6 +1,6 @@
-//! `legwork cluster`: the folders servers start with, their certificates, the links between them.
+//! `legwork cluster`: folders of servers, their certificates, the links between them.
 //!
-//! Invariant: `init` and `certify` need no server and send nothing anywhere; keys are only written.
+//! Invariant: `init` and `certify` need no server and send nothing; keys are only written.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::table::{Cell, Table};
 use crate::when;
 
 const DAY: Duration = Duration::from_secs(86_400);
-/// Longer than anybody will run it, short enough for the dates in a certificate.
+/// Longer than any use, short enough for the dates in a certificate.
 const DAYS_MAX: i64 = 36_500;
 
 #[derive(Debug, clap::Args)]
@@ -133,11 +133,11 @@ fn made_of(made: &Folders, out: &Path) -> String {
     let mark = paint(GOOD, "✔");
     let mut text = String::new();
     if made.is_new {
-        // Whoever meant the folder of a cluster that there is must see that this is another one.
+        // A user who meant the folder of an existing cluster must see that this is another one.
         let folder = paint(DIM, out.display().to_string());
         text.push_str(&format!("{mark} new authority  {folder}\n"));
     }
-    // Guests are started by nobody: their folders are there for when they get processes of their own.
+    // Guests are not started: their folders are for when they get processes of their own.
     for Folder { server, path, is_new, .. } in made.servers.iter().filter(|one| one.host.is_none())
     {
         let what = if *is_new { "has a new certificate" } else { "keeps its certificate" };
@@ -158,7 +158,7 @@ fn next_steps(folder: &Path) -> String {
     )
 }
 
-/// Tells what is wrong with a file, and answers the error that says so.
+/// Prints the findings of a file; returns the error that says so.
 pub(crate) fn tell_findings(
     path: &Path,
     text: &str,
@@ -230,7 +230,7 @@ fn render_topology(topology: &Topology) -> String {
             let notes = [("registrar", is(&topology.registrar)), ("asked", is(&topology.server))];
             let notes =
                 notes.iter().filter(|(_, is_so)| *is_so).map(|(note, _)| (*note).to_owned());
-            // What is said of a domain is said once.
+            // The properties of a domain are shown once.
             let at_home = at_home(domain).into_iter().filter(|_| place == 0);
             table.row([
                 Cell::styled(STRONG, &domain.domain),
@@ -249,7 +249,7 @@ fn render_topology(topology: &Topology) -> String {
     text
 }
 
-/// Who is at home in a domain, and how what its steps need gets there.
+/// The residents of a domain, and its transfer and store settings.
 fn at_home(domain: &Domain) -> Vec<String> {
     let mut words = Vec::new();
     words.extend((domain.people == 1).then(|| "1 person".to_owned()));

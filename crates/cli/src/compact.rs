@@ -22,7 +22,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let shown = args.data.display();
-    // Opening would make one.
+    // Opening would create a store.
     ensure!(
         args.data.join("FORMAT").is_file(),
         "there is no store in {shown}; name the folder of one with --data"
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     out.answer(&document, || said(&paint(STRONG, shown), before, after))
 }
 
-/// `compact` starts no server.
+/// The error without the hint for starting servers.
 fn named(error: Error) -> anyhow::Error {
     if let Error::Locked { path } = &error {
         let shown = path.display();
@@ -53,7 +53,7 @@ fn named(error: Error) -> anyhow::Error {
 
 fn said(data: &str, before: u64, after: u64) -> String {
     let mark = paint(GOOD, "✔");
-    // Each table takes a block of the disk at least, and a journal becomes several tables.
+    // Each table takes at least a block of the disk, and a journal becomes several tables.
     if after >= before {
         return format!("{mark} nothing to gain in {data}: {before} bytes before, {after} now\n");
     }

@@ -1,6 +1,7 @@
-//! What a command needs to talk to a server: the client, the output, who one is.
+//! The context of a command: the client, the output, the agent.
 //!
-//! Invariant: an id is resolved against what the server lists now; a whole id is taken as it is.
+//! Invariant: an abbreviated id is resolved against the server's current list; a full id is used as
+//! it is.
 
 use std::time::Duration;
 
@@ -15,11 +16,11 @@ use crate::args::Global;
 use crate::output::Output;
 use crate::progress;
 
-/// How many things are read at once.
+/// The page size of lists.
 pub(crate) const PAGE: usize = 1_000;
-/// Among how many a short id is looked for.
+/// The bound on candidates for an abbreviated id.
 const LOOKED_THROUGH_MAX: usize = 50_000;
-/// Among how many of the newest instances somebody else's item is looked for.
+/// The number of newest instances searched for an item of another person.
 const OPEN_LOOKED_THROUGH: usize = 50;
 
 pub(crate) struct Context {
@@ -30,7 +31,7 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) fn new(global: &Global) -> Result<Self> {
-        // A variable that is set to nothing is no token.
+        // An empty variable is no token.
         let token = global.token.as_deref().filter(|token| !token.is_empty());
         let client = Client::new(&global.server, token)?;
         let out = Output { json: global.json };
@@ -41,12 +42,12 @@ impl Context {
         self.agent.as_deref()
     }
 
-    /// The instance that `text` names, wholly or by its end.
+    /// The instance with this id or abbreviation.
     pub(crate) async fn instance(&self, text: &str) -> Result<InstanceId> {
         if let Ok(id) = text.parse() {
             return Ok(id);
         }
-        // Nobody is asked for more than the newest of either kind.
+        // Only the newest is needed of each kind.
         let most = if text == LAST { 1 } else { LOOKED_THROUGH_MAX };
         let looking = async {
             let mut known = self.instances(&InstanceQuery::default(), most).await?.instances;
@@ -64,7 +65,7 @@ impl Context {
         Ok(found.context(hint).map_err(turned)?.instance)
     }
 
-    /// The item of one's worklist that `text` names, wholly or by its end.
+    /// The worklist item with this id or abbreviation.
     pub(crate) async fn item(&self, text: &str) -> Result<ActivityId> {
         if let Ok(id) = text.parse() {
             return Ok(id);
@@ -85,8 +86,8 @@ impl Context {
         }
     }
 
-    /// What is open but on nobody's list of ours: somebody else has it, and the server will say
-    /// who. Only for callers who may look at instances, and only among the newest.
+    /// An open activity that is not on the agent's list: another person holds it, and the server
+    /// will name the holder. Only for callers who may read instances, and only among the newest.
     async fn open_activity(&self, text: &str) -> Option<ActivityId> {
         let instances =
             self.instances(&InstanceQuery::default(), OPEN_LOOKED_THROUGH).await.ok()?.instances;
@@ -99,7 +100,7 @@ impl Context {
         abbreviate::find(text, "activity", &open, ActivityId::to_string).ok().cloned()
     }
 
-    /// The activity with an incident that `text` names, wholly or by its end.
+    /// The activity with an incident with this id or abbreviation.
     pub(crate) async fn incident(&self, text: &str) -> Result<ActivityId> {
         if let Ok(id) = text.parse() {
             return Ok(id);
@@ -146,7 +147,7 @@ impl Context {
         }
     }
 
-    /// One's whole worklist.
+    /// The agent's whole worklist.
     pub(crate) async fn worklist(&self) -> Result<Worklist> {
         let mut items: Vec<Item> = Vec::new();
         let mut query = WorklistQuery {
@@ -173,7 +174,7 @@ impl Context {
     }
 }
 
-/// What went wrong first, then what to do; after a list on a line of its own.
+/// The cause first, then the hint; after a list on a new line.
 fn turned(error: anyhow::Error) -> anyhow::Error {
     let cause = error.root_cause().to_string();
     let between = if cause.contains('\n') { "\n" } else { "; " };

@@ -1,6 +1,6 @@
-//! `legwork suspend`, `resume` and `abort`: stops instances and lets them go on.
+//! `legwork suspend`, `resume` and `abort`.
 //!
-//! Invariant: each says which instance it meant, since the name may have been a short one.
+//! Invariant: each prints the full id of the instance, since it may have been abbreviated.
 
 use anyhow::Result;
 use legwork_api::instances::InstanceState;

@@ -1,7 +1,7 @@
-//! `legwork deadline`: whether something can be promised, what was, and what somebody is to do when.
+//! `legwork deadline`: questions about deadlines, promises, and plans.
 //!
-//! Invariant: nothing here starts or promises anything. Of a question there is left what `--file` names,
-//! which is stored before it is asked, and what the server holds of it for five minutes.
+//! Invariant: no command here starts or promises a case. A question leaves only the files of `--file`, which are
+//! stored first, and an offer that the server holds for five minutes.
 
 mod list;
 mod show;
@@ -20,7 +20,7 @@ use crate::start::CaseArgs;
 use crate::style::{DIM, GOOD, STRONG, paint};
 use crate::{gantt, layout, when};
 
-/// Where the output is no terminal.
+/// Without a terminal.
 const WIDTH: usize = 100;
 
 #[derive(Debug, clap::Args)]
@@ -95,20 +95,20 @@ fn asked(process: &str, deadline: &Deadline) -> String {
     format!("{mark} can be promised for {at}\n{}{}\n", by::steps(&deadline.steps), paint(DIM, next))
 }
 
-/// How it stands with a deadline.
+/// The state of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Standing {
     Promised,
-    /// Nobody could promise it when it was started.
+    /// It could not be promised at the start.
     NotPromised,
-    /// It was promised, and is not any more.
+    /// The promise was revoked.
     Revoked,
-    /// Nobody promises it, and what is left to do takes longer than there is time.
+    /// It is not promised, and the remaining work takes longer than the remaining time.
     InDanger,
-    /// The deadline is over, and the case is not or was not then.
+    /// It has passed, and the case has not ended or ended later.
     Late,
-    /// It was done by then.
+    /// The case ended in time.
     InTime,
     Aborted,
 }
@@ -151,7 +151,7 @@ async fn plan(context: &Context, args: &PlanArgs) -> Result<()> {
     context.out.verbatim(&plan, || gantt::render(&plan, width))
 }
 
-/// Where no executor is called so, but a person is, people are told; programs get what the server says.
+/// If there is no such executor, but a person with this name, a hint for people; programs get the server's answer.
 async fn instead(context: &Context, error: client::Error, args: &PlanArgs) -> anyhow::Error {
     let is_unknown = error.code() == Some("no_such_resource");
     let name = &args.name;
@@ -203,7 +203,7 @@ mod tests {
         anstream::adapter::strip_str(text).to_string()
     }
 
-    /// A server that knows the person ann, and no executor; answers where it is.
+    /// A server that knows the person ann, and no executor; returns its address.
     fn office() -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_is_told_how_to_go_on() {
+    fn an_answer_to_a_question_says_how_to_go_on() {
         insta::assert_snapshot!(bare(&asked("loan", &deadline())), @r"
         ✔ can be promised for 2026-03-02 16:00Z
           STEP   WHO           PLANNED

@@ -1,4 +1,4 @@
-//! `legwork deploy`: takes files into service, the organisation first.
+//! `legwork deploy`: deploys files, the organisation first.
 //!
 //! Invariant: nothing is sent unless everything passes the check here, so that a mistake in the
 //! last file does not leave the first ones deployed.
@@ -94,7 +94,7 @@ fn refuse_wrong(context: &Context, sources: &[Source]) -> Result<()> {
         return Ok(());
     }
     if context.out.json {
-        // As the server would have put it.
+        // As the server would have reported it.
         let detail = "the check found errors, nothing was deployed; mend them and try again";
         let mut problem = Problem::new(422, "check_failed", detail);
         problem.findings = found.into_iter().flatten().collect();
@@ -108,7 +108,7 @@ fn refuse_wrong(context: &Context, sources: &[Source]) -> Result<()> {
     Err(Told.into())
 }
 
-/// The server's findings, shown in the text they speak of.
+/// The server's findings, with excerpts of their text.
 pub(crate) fn refused(context: &Context, source: &Source, error: Error) -> anyhow::Error {
     let findings = error.problem().map(|problem| problem.findings.clone()).unwrap_or_default();
     if context.out.json || findings.is_empty() {

@@ -1,4 +1,4 @@
-//! `legwork processes` and `legwork organisation`: what is in service.
+//! `legwork processes` and `legwork organisation`: what is deployed.
 //!
 //! Invariant: a source is printed as it was deployed, to the letter, so that it can be checked,
 //! changed and deployed again.
@@ -44,7 +44,7 @@ pub(crate) async fn organisation(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// With the name that was meant, or where to find it, if there is no such process.
+/// Adds a suggestion to the error, if there is no such process.
 pub(crate) async fn named(context: &Context, mut error: Error, process: &str) -> Error {
     if let Error::Problem(problem) = &mut error
         && problem.code == "no_such_process"

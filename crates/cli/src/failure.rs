@@ -1,4 +1,4 @@
-//! What is said when a command fails, and the exit code.
+//! The message of a failed command, and the exit code.
 //!
 //! Invariant: 0 done, 1 refused or failed, 2 a command line that cannot be read (clap's). A failure
 //! is told once, on standard error: as text that says what to do next, or with `--json` as one
@@ -18,7 +18,7 @@ use crate::output::{self, remark, remark_verbatim};
 use crate::style::{BAD, DIM, paint, plain};
 use crate::when;
 
-/// The command has said everything itself; only the exit code is left.
+/// The command has printed everything itself; only the exit code is left.
 #[derive(Debug)]
 pub(crate) struct Told;
 
@@ -30,7 +30,7 @@ impl fmt::Display for Told {
 
 impl std::error::Error for Told {}
 
-/// A failure with a code of its own.
+/// A failure with an exit code of its own.
 #[derive(Debug)]
 pub(crate) struct Coded {
     pub(crate) code: &'static str,
@@ -49,7 +49,7 @@ pub(crate) fn report(error: &Error, json: bool) -> ExitCode {
     if error.is::<Told>() {
         return ExitCode::FAILURE;
     }
-    // Whoever read our output has seen enough (`legwork list | head`).
+    // The reader of the output has closed it (`legwork list | head`).
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
     }
@@ -60,13 +60,13 @@ pub(crate) fn report(error: &Error, json: bool) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// What clap says of a command line: help that was asked for, or what is wrong. It folds its sentences by
-/// itself, and not its lines of usage.
+/// clap's message: requested help, or a mistake in the command line. clap folds its sentences itself, but
+/// not its usage lines.
 pub(crate) fn misread(error: &clap::Error) -> ExitCode {
     let text = error.render().ansi().to_string();
     match error.use_stderr() {
         true => remark(text.trim_end_matches('\n')),
-        // If nobody reads it, there is nobody to tell.
+        // A closed output is ignored.
         false => drop(output::write(&layout::fold(text, layout::columns()))),
     }
     u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
@@ -79,7 +79,7 @@ fn as_text(error: &Error) -> String {
         return format!("{head} {}", lines.lines().map(plain).collect::<Vec<_>>().join("\n"));
     };
     let code = paint(DIM, format!("({})", problem.code));
-    // The server speaks to programs here; whoever types has an option for it.
+    // The server's hint is for programs; a user of the command line has an option for it.
     let detail = match &*problem.code {
         "agent_missing" => "say who you are: --as AGENT, or set LEGWORK_AGENT",
         _ => &*problem.detail,
@@ -97,19 +97,19 @@ fn as_text(error: &Error) -> String {
     text
 }
 
-/// What only the command line knows of a way on.
+/// A hint that only the command line can give.
 fn next(problem: &Problem) -> Option<String> {
     let text = |text: &str| Some(text.to_owned());
     match (&*problem.code, problem.earliest) {
         ("unauthenticated", _) => text("give the token with --token, or set LEGWORK_TOKEN"),
-        // Whoever only asked has no such option: the command is named.
+        // The user of a question has no such option: the command is named.
         ("deadline_not_promised", Some(earliest)) => Some(format!(
             "write --by {earliest}, or start it all the same with `legwork start … --unpromised`"
         )),
         ("deadline_not_promised", None) | ("deadline_too_far", _) => {
             text("start it all the same with `legwork start … --unpromised`")
         }
-        // What is missing is named in backquotes.
+        // The missing input is named in backquotes.
         ("missing_input", _) => {
             let element = problem.detail.split('`').nth(1)?;
             Some(format!("add `--set {element}=…`, or `--file {element}=…` if it is a file"))
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_does_not_say_who_they_are_hears_of_the_option_and_not_of_tokens() {
+    fn a_missing_agent_is_answered_with_the_option_and_not_with_tokens() {
         let detail = "say which agent acts in `agent`: the token is not for exactly one";
         let problem = Problem::new(400, "agent_missing", detail);
         let error = Error::from(client::Error::Problem(Box::new(problem)));

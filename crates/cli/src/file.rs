@@ -1,4 +1,4 @@
-//! `legwork file`: the content of a file that a case holds.
+//! `legwork file`: the content of a file of a case.
 //!
 //! Invariant: a file under the name asked for is whole, as its hash says; before that it has another
 //! name. Nothing is replaced without being told to.
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     save: SaveArgs,
 }
 
-/// Where a file is saved.
+/// Where to save a file.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SaveArgs {
     /// The file to write [default: under its own name, in this folder]
@@ -47,7 +47,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
     save(context, &args.save, (&blob, name), download).await
 }
 
-/// Saves a download under the name asked for once it is whole.
+/// Saves a download under the requested name once it is complete.
 pub(crate) async fn save(
     context: &Context,
     args: &SaveArgs,
@@ -71,7 +71,7 @@ pub(crate) async fn save(
         Ok(bytes)
     });
     let bytes = named.inspect_err(|_| {
-        // What is left is of no use; that it cannot be removed would only hide the reason.
+        // The rest of the file is useless; a failure to remove it would only hide the reason.
         let _ = fs::remove_file(&incoming);
     })?;
     let document = json!({"file": path, "bytes": bytes, "blob": blob});
@@ -80,7 +80,7 @@ pub(crate) async fn save(
     })
 }
 
-/// The hash of the content, and the name it came with if that is known.
+/// The hash of the content, and its name if known.
 async fn wanted(context: &Context, args: &Args) -> Result<(String, Option<String>)> {
     let Some(wanted) = &args.element else {
         let is_hash =
@@ -105,7 +105,7 @@ async fn wanted(context: &Context, args: &Args) -> Result<(String, Option<String
     Ok((file.blob, Some(file.name)))
 }
 
-/// The last part of a name, whatever the sender called it: nothing is written elsewhere.
+/// The last part of a name, whatever the sender called it: nothing is written outside of the folder.
 fn own_name(name: &str) -> Result<PathBuf> {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let is_name = !["", ".", ".."].contains(&last) && !last.contains(char::is_control);

@@ -1,7 +1,7 @@
-//! Findings as text: place, rule, message, the line with a caret, and what would mend it.
+//! Findings as text: place, rule, message, the line with a caret, and the hint.
 //!
 //! Invariant: the first line of a finding begins with `file:line:column:`, which editors and
-//! terminals make a link of.
+//! terminals turn into a link.
 
 use std::path::Path;
 
@@ -10,12 +10,12 @@ use legwork_api::definitions::{Finding, Severity};
 use crate::layout::{self, fold};
 use crate::style::{self, BAD, DIM, GOOD, STRONG, WARN, paint, plain};
 
-/// How much of a line is shown around the place, if the screen has room for it.
+/// How much of a line is shown around the place, if it fits.
 const EXCERPT_CHARS: usize = 100;
-/// What is beside it: the number of the line, and a mark at both ends.
+/// The margins: the line number, and a mark at both ends.
 const MARGIN_CHARS: usize = 10;
 
-/// The finding with an excerpt of the text it speaks of, on lines that fit.
+/// The finding with an excerpt of its text, folded.
 pub(crate) fn render(path: &Path, text: &str, finding: &Finding) -> String {
     render_in(path, text, finding, layout::columns())
 }

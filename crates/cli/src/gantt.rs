@@ -1,4 +1,4 @@
-//! A plan as a chart: a line for each task, bars over the days on which anything is planned.
+//! A plan as a chart: a line for each task, bars over the days with work.
 //!
 //! Invariant: no line is longer than the given width. Days and hours without work are left out.
 //! Days and hours are those of the reader's time zone.
@@ -129,7 +129,7 @@ impl Axis {
         let room = columns.saturating_sub(label + 2).max(COLUMNS_MIN + 1);
         let fit = (room / (COLUMNS_MIN + 1)).min(days.len());
         let hours = usize::try_from((to - from) / HOUR).unwrap_or(1).max(1);
-        // No more than four columns an hour: nobody plans in minutes.
+        // No more than four columns an hour: plans are not read to the minute.
         let columns = (room / fit.max(1) - 1).clamp(COLUMNS_MIN, (4 * hours).max(COLUMNS_MIN));
         let days_left = days.len() - fit;
         let days = days.into_iter().take(fit).collect();
@@ -181,7 +181,7 @@ impl Axis {
 /// `Mon 16`
 fn day_name(day: i64) -> String {
     const WEEK: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    // The first day of all was a Thursday.
+    // The epoch was a Thursday.
     let weekday = WEEK[day.rem_euclid(7) as usize];
     let date = Timestamp(day * DAY).to_string();
     format!("{weekday} {}", date.get(8..10).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! `legwork history`: what happened in an instance, oldest first.
+//! `legwork history`: the history of an instance, oldest first.
 //!
 //! Invariant: nothing is left out; the pages of the server are read to the end.
 
@@ -38,7 +38,7 @@ pub(crate) async fn read(context: &Context, id: InstanceId) -> Result<History> {
 }
 
 fn render(history: &History) -> String {
-    // Where there is one server only, nobody wants to know its name.
+    // With one server only, its name is not shown.
     let with_server = history.entries.iter().any(|entry| entry.server.is_some());
     let server = with_server.then_some("SERVER");
     let names = ["WHEN", "WHAT", "STEP", "BY"].into_iter().chain(server).chain([""]);
@@ -78,7 +78,7 @@ fn what(kind: &str) -> Cell {
     Cell::styled(style, kind.replace('_', " "))
 }
 
-/// Who did it, and by which way if that is told: `ann by mail`.
+/// The performer, and the channel if known: `ann by mail`.
 fn by(entry: &HistoryEntry) -> String {
     let by = tree::performer(&entry.by);
     entry.channel.iter().fold(by, |by, channel| format!("{by} by {channel}"))

@@ -1,6 +1,6 @@
-//! `legwork incidents` and `legwork resolve`: what is stuck, and the ways out.
+//! `legwork incidents` and `legwork resolve`: incidents and their resolutions.
 //!
-//! Invariant: a way out is chosen by a person, never guessed: exactly one must be given.
+//! Invariant: a resolution is chosen by a person, never guessed: exactly one must be given.
 
 use anyhow::Result;
 use legwork_api::instances::{Incident, IncidentList, ResolveAction, ResolveRequest};
@@ -88,7 +88,7 @@ pub(crate) fn render(incidents: &[Incident]) -> String {
     out
 }
 
-/// The line that says how it goes on.
+/// The command that resolves it.
 pub(crate) fn way_out(kind: &str) -> String {
     format!("    {} {}\n", paint(DIM, "way out:"), options(kind))
 }

@@ -1,7 +1,7 @@
 //! `legwork jobs work`: a worker made of a shell command.
 //!
-//! Invariant: a job is reported once: completed with what the command printed, or failed with why.
-//! While a command runs its lease is extended, so that nobody else does the same job.
+//! Invariant: a job is reported once: completed with the output of the command, or failed with the
+//! reason. While a command runs its lease is extended, so that no other worker does the same job.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -27,13 +27,13 @@ use crate::start;
 use crate::style::{BAD, DIM, GOOD, STRONG, WARN, paint, plain, shorten};
 use crate::values::{Types, ValueArgs};
 
-/// How long one request waits for a job.
+/// The wait time of one request for a job.
 const WAIT: Duration = Duration::from_secs(30);
-/// How long to wait for a server that is not there.
+/// The pause before an unreachable server is asked again.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How much of what a command says is sent as the reason of a failure.
+/// The length of the error output that is sent as the reason of a failure.
 const ERROR_CHARS: usize = 1_000;
-/// How much of it is kept to find the reason in.
+/// The length of the error output that is searched for the reason.
 const TAIL_BYTES_MAX: usize = 8 << 10;
 
 #[derive(Debug, clap::Args)]
@@ -81,12 +81,12 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
     while left != Some(0) {
         let taken = tokio::select! {
             taken = take(context, args) => taken,
-            // Nothing is in hand: nothing is lost.
+            // No job is held: nothing is lost.
             _ = tokio::signal::ctrl_c() => return Ok(()),
         };
         let job = match taken {
             Ok(job) => job,
-            // A server that was there comes back; one that never was is a wrong address.
+            // A server that was reached comes back; one that never was has a wrong address.
             Err(error) if reached && passes(&error) => {
                 remark(&paint(WARN, format!("{error}; trying again")));
                 tokio::time::sleep(PAUSE).await;
@@ -95,7 +95,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
             Err(error) => return Err(error.into()),
         };
         if !reached {
-            // What it cannot learn now costs nothing but the way out when this server goes away.
+            // A failure only costs the failover when this server goes away.
             drop(context.client.discover().await);
         }
         reached = true;
@@ -135,14 +135,14 @@ async fn work(context: &Context, args: &WorkArgs, job: &Job) -> Result<()> {
     let outcome = outcome.map_err(|error| shorten(&format!("{error:#}"), ERROR_CHARS));
     match report(context, args, job, &outcome).await? {
         None => tell(context, job, &outcome),
-        // Somebody else has the job now, or it is done: nothing is lost.
+        // Another worker has the job now, or it is done: nothing is lost.
         Some(problem)
             if !done || matches!(problem.code.as_str(), "lease_lost" | "job_not_open") =>
         {
             remark(&paint(WARN, problem));
             Ok(())
         }
-        // The result does not fit: whoever is responsible hears of it by way of the retries.
+        // The result is invalid: the person responsible is told by the retries.
         Some(problem) => {
             let outcome = Err(shorten(&problem.detail, ERROR_CHARS));
             match report(context, args, job, &outcome).await? {
@@ -170,7 +170,7 @@ fn tell(context: &Context, job: &Job, outcome: &Result<Data, String>) -> Result<
     })
 }
 
-/// Tells the server what came of the job, also if it has to be waited for; answers its refusal.
+/// Reports the outcome of the job, with retries; returns the refusal.
 async fn report(
     context: &Context,
     args: &WorkArgs,
@@ -221,7 +221,7 @@ async fn execute(command: &str, job: &Job) -> Result<Data> {
     let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
     let feed = async {
         if let Some(mut stdin) = stdin {
-            // A command need not read its input; then the pipe breaks, which is no failure.
+            // A command need not read its input; a broken pipe is no failure.
             let _ = stdin.write_all(&input).await;
         }
     };
@@ -239,7 +239,7 @@ async fn execute(command: &str, job: &Job) -> Result<Data> {
     serde_json::from_slice(&output.stdout).context("the command did not print a JSON object")
 }
 
-/// Passes on what the command complains about, as it comes; answers the last line with words.
+/// Passes the error output on; returns its last nonempty line.
 async fn pass_on(stderr: Option<ChildStderr>) -> String {
     let (mut stderr, mut tail, mut piece) = match stderr {
         Some(stderr) => (stderr, Vec::new(), [0; 4_096]),
@@ -247,7 +247,7 @@ async fn pass_on(stderr: Option<ChildStderr>) -> String {
     };
     while let Ok(bytes @ 1..) = stderr.read(&mut piece).await {
         let piece = &piece[..bytes];
-        // Nobody may be listening there; the job goes on all the same.
+        // The error output may be closed; the job goes on nevertheless.
         let _ = std::io::stderr().write_all(piece);
         tail.extend_from_slice(piece);
         let surplus = tail.len().saturating_sub(TAIL_BYTES_MAX);
@@ -257,7 +257,7 @@ async fn pass_on(stderr: Option<ChildStderr>) -> String {
     said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_owned()
 }
 
-/// Extends the lease for as long as this is not dropped; answers why it cannot.
+/// Extends the lease until dropped; returns why it cannot.
 async fn keep(context: &Context, args: &WorkArgs, job: &Job) -> anyhow::Error {
     let pause = (args.lease / 3).max(Duration::from_millis(100));
     loop {
@@ -267,7 +267,7 @@ async fn keep(context: &Context, args: &WorkArgs, job: &Job) -> anyhow::Error {
             jobs: vec![LeasedJob { job: job.job.clone(), lease: job.lease }],
             lease_ms: millis(args.lease),
         };
-        // A server that cannot be reached may be back before the lease is over.
+        // An unreachable server may be back before the lease expires.
         if let Ok(results) = context.client.extend_jobs(&request).await
             && let Some(problem) = refusal(results)
         {
@@ -280,7 +280,7 @@ fn refusal(results: JobResults) -> Option<Problem> {
     results.results.into_iter().find_map(|result| result.problem)
 }
 
-/// Whether the same request may go through later.
+/// Whether the same request may succeed later.
 fn passes(error: &Error) -> bool {
     match error {
         Error::Unreachable { .. } | Error::Broken { .. } | Error::TimedOut { .. } => true,

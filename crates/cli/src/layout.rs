@@ -1,9 +1,8 @@
-//! How wide text may be, and how it is broken into lines.
+//! The width of text, and line breaking.
 //!
-//! Invariant: on a terminal no line is longer than the terminal is wide, unless a single word or a
-//! command is.
-//! `COLUMNS` says how wide it is; without it and without a terminal, lines are as long as they need to be,
-//! so that programs can read them.
+//! Invariant: on a terminal no line is longer than the terminal is wide, unless a single word or a command
+//! is. `COLUMNS` says how wide it is; without it and without a terminal, lines are not folded, so that
+//! programs can read them.
 
 use std::io::IsTerminal;
 
@@ -11,18 +10,18 @@ use terminal_size::{Height, Width};
 
 use crate::style;
 
-/// Nobody has a narrower screen; what is given as less is a slip.
+/// No screen is narrower; a smaller value is a typing error.
 const COLUMNS_MIN: usize = 20;
-/// What goes on on another line is set in by so much more.
+/// The additional indentation of continued lines.
 const HANG: usize = 2;
 
-/// How long a line of standard output may be, if that is limited.
+/// The line width of standard output, if it is limited.
 pub(crate) fn columns() -> Option<usize> {
     let size = || std::io::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
     columns_of(size)
 }
 
-/// The same of standard error.
+/// The same for standard error.
 pub(crate) fn columns_beside() -> Option<usize> {
     let stderr = std::io::stderr();
     columns_of(|| stderr.is_terminal().then(|| terminal_size::terminal_size_of(&stderr)).flatten())
@@ -37,14 +36,14 @@ fn columns_of(size: impl FnOnce() -> Option<(Width, Height)>) -> Option<usize> {
     columns.map(|columns| columns.max(COLUMNS_MIN))
 }
 
-/// How many lines the terminal has, if standard output is one.
+/// The height of the terminal, if standard output is one.
 pub(crate) fn rows() -> Option<usize> {
     let size = std::io::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
     size.map(|(_, height)| usize::from(height.0))
 }
 
-/// The text with lines that fit, if that is limited. Tables fit already; commands stay whole: those in
-/// backquotes, and those on a line of their own.
+/// Folds the text, if the width is limited. Tables fit already; commands stay whole: those in backquotes,
+/// and those on a line of their own.
 pub(crate) fn fold(text: String, columns: Option<usize>) -> String {
     let Some(columns) = columns else { return text };
     let mut folded = String::with_capacity(text.len());
@@ -58,7 +57,7 @@ pub(crate) fn fold(text: String, columns: Option<usize>) -> String {
         let hang = " ".repeat(indent + HANG);
         let room = columns.saturating_sub(indent + HANG).max(1);
         let (text, end) = line.strip_suffix('\n').map_or((line, ""), |text| (text, "\n"));
-        // The first line has more room, by what the others are set in.
+        // The first line is not indented, and so has more room.
         let mut lines = filled(&words(text.trim_start()), room + HANG, room, false).into_iter();
         folded.push_str(&format!("{}{}", " ".repeat(indent), lines.next().unwrap_or_default()));
         lines.for_each(|line| folded.push_str(&format!("\n{hang}{line}")));
@@ -67,17 +66,17 @@ pub(crate) fn fold(text: String, columns: Option<usize>) -> String {
     folded
 }
 
-/// Whether a line is nothing but a command to be typed.
+/// Whether a line is only a command.
 fn is_command(line: &str) -> bool {
     line.trim_start().starts_with("legwork ") && line.starts_with("    ")
 }
 
-/// Plain text on lines of no more than so many columns, words that are too long among them.
+/// Plain text on lines of at most so many columns; longer words are cut.
 pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     filled(&words(text), columns.max(1), columns.max(1), true)
 }
 
-/// Words with the spaces before them. What is between two backquotes is one word: it is to be typed.
+/// Words with the spaces before them. Text between two backquotes is one word: a command.
 fn words(text: &str) -> Vec<(usize, String)> {
     let mut words: Vec<(usize, String)> = Vec::new();
     let (mut spaces, mut is_quoted, mut is_inside) = (0, false, false);
@@ -96,7 +95,7 @@ fn words(text: &str) -> Vec<(usize, String)> {
     words
 }
 
-/// As many words on each line as there is room for.
+/// Fills lines with as many words as fit.
 fn filled(words: &[(usize, String)], first: usize, rest: usize, cut: bool) -> Vec<String> {
     let (mut lines, mut line, mut used) = (Vec::new(), String::new(), 0);
     for (spaces, word) in words {
@@ -121,7 +120,7 @@ fn filled(words: &[(usize, String)], first: usize, rest: usize, cut: bool) -> Ve
     lines
 }
 
-/// A long word in pieces, cut behind what joins its parts, if that is not too early.
+/// Cuts a long word into pieces, at its separators if possible.
 fn cut_up(word: &str, columns: usize) -> Vec<String> {
     let (mut pieces, mut piece) = (Vec::new(), String::new());
     for c in word.chars() {

@@ -1,6 +1,6 @@
 //! `legwork list`: instances, newest first.
 //!
-//! Invariant: never more than asked for, and it is said when there are more.
+//! Invariant: never more than requested, and a remark if there are more.
 
 use anyhow::Result;
 use legwork_api::client::InstanceQuery;
@@ -37,7 +37,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
         ended: args.ended,
         ..InstanceQuery::default()
     };
-    // One more than asked for tells whether there are more.
+    // One more than requested shows whether there are more.
     let most = if args.all { usize::MAX } else { args.limit as usize };
     let reading = context.instances(&query, most.saturating_add(1));
     let mut list: InstanceList = progress::waiting("reading the list", reading).await?;

@@ -1,4 +1,4 @@
-//! `legwork`, the one binary: reads the command line and hands over to the command.
+//! `legwork`, the one binary: parses the command line and calls the command.
 //!
 //! Invariant: every command answers through `output` and fails through `failure`, so that `--json`
 //! and exit codes mean the same everywhere.
@@ -53,7 +53,7 @@ use context::Context;
 use output::Output;
 
 /// A server allocates on one thread and frees on another all the time: this allocator is made for
-/// it, and saves a tenth of the processor time of a step.
+/// it, and saves a tenth of the CPU time of a step.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -166,7 +166,7 @@ fn cluster(global: &Global, out: Output, command: &cluster::Command) -> Result<(
     }
 }
 
-/// Runs a command that talks to a server. One thread is enough to wait with.
+/// Runs a command that calls a server. One thread suffices for waiting.
 fn online(global: &Global, command: impl AsyncFnOnce(Context) -> Result<()>) -> Result<()> {
     let context = Context::new(global)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

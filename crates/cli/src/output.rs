@@ -16,7 +16,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// The answer of a command, on lines that fit.
+    /// The answer of a command, folded.
     pub(crate) fn answer(
         self,
         document: &impl Serialize,
@@ -25,7 +25,7 @@ impl Output {
         self.verbatim(document, || layout::fold(text(), layout::columns()))
     }
 
-    /// What comes before an answer and is not part of the document.
+    /// Text before an answer, not part of the document.
     pub(crate) fn people(self, text: impl FnOnce() -> String) -> Result<()> {
         match self.json {
             true => Ok(()),
@@ -33,7 +33,7 @@ impl Output {
         }
     }
 
-    /// An answer whose lines must stay as they are: a source, a chart.
+    /// An answer that is not folded: a source, a chart.
     pub(crate) fn verbatim(
         self,
         document: &impl Serialize,
@@ -46,7 +46,7 @@ impl Output {
         }
     }
 
-    /// One of many answers of a command that goes on.
+    /// One of many answers of a continuous command.
     pub(crate) fn event(
         self,
         document: &impl Serialize,
@@ -59,7 +59,7 @@ impl Output {
     }
 }
 
-/// Text to standard output, as it is but for colours where they do not belong.
+/// Writes text to standard output, without colours where they are not supported.
 pub(crate) fn write(text: &str) -> Result<()> {
     let mut out = anstream::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -67,13 +67,13 @@ pub(crate) fn write(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// A remark beside the answer, on lines that fit.
+/// A remark on standard error, folded.
 pub(crate) fn remark(text: &str) {
     remark_verbatim(&layout::fold(text.to_owned(), layout::columns_beside()));
 }
 
-/// One whose lines must stay as they are: it is for programs.
+/// A remark that is not folded: it is for programs.
 pub(crate) fn remark_verbatim(text: &str) {
-    // If standard error is closed there is nobody to tell.
+    // A closed standard error is ignored.
     let _ = writeln!(anstream::stderr().lock(), "{text}");
 }

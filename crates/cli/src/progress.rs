@@ -1,4 +1,4 @@
-//! Tells people that something goes on when it takes longer than a second.
+//! Shows progress if an operation takes longer than a second.
 //!
 //! Invariant: only on a terminal, only on standard error, and gone without a trace at the end.
 
@@ -14,7 +14,7 @@ const BYTES: &str = "{spinner} {msg} {bytes}, {bytes_per_sec}";
 const THINGS_OF: &str = "{msg} {wide_bar} {pos} of {len}";
 const TICK: Duration = Duration::from_millis(120);
 
-/// Waits, with a spinner if it takes long.
+/// Waits, with a spinner after a second.
 pub(crate) async fn waiting<T>(what: &str, future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     tokio::select! {
@@ -29,7 +29,7 @@ pub(crate) async fn waiting<T>(what: &str, future: impl Future<Output = T>) -> T
     done
 }
 
-/// Something that goes on and is told of again and again. Shown from the first word.
+/// A spinner with changing messages, visible from the first one.
 #[derive(Default)]
 pub(crate) struct Spinner {
     bar: Option<ProgressBar>,
@@ -58,7 +58,7 @@ impl Drop for Spinner {
     }
 }
 
-/// How far something has come.
+/// A progress bar.
 pub(crate) struct Progress {
     bar: ProgressBar,
     template: &'static str,
@@ -107,7 +107,7 @@ impl Drop for Progress {
     }
 }
 
-/// Reads and tells how much.
+/// Reads and shows the progress.
 pub(crate) struct Watched<R> {
     pub(crate) reader: R,
     pub(crate) progress: Progress,
@@ -125,7 +125,7 @@ fn visible(bar: ProgressBar, template: &str) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
-    // Hides itself where standard error is no terminal.
+    // Hidden if standard error is no terminal.
     bar.set_draw_target(ProgressDrawTarget::stderr());
     bar
 }

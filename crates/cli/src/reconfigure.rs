@@ -1,8 +1,8 @@
-//! `legwork cluster add | reweigh | drain | remove | replace | undo`: servers come, go and get other
-//! parts of the work while cases run.
+//! `legwork cluster add | reweigh | drain | remove | replace | undo`: reconfigurations of a cluster
+//! while cases run.
 //!
-//! Invariant: every command asks for a topology and nothing else, so that it can be given again: what
-//! has been done by then is not done twice, and a change that is under way is gone on with.
+//! Invariant: every command only requests a topology, so it can be repeated: completed parts are not
+//! done twice, and a change under way is continued.
 
 mod foresee;
 
@@ -22,11 +22,11 @@ use crate::output::remark;
 use crate::progress::Spinner;
 use crate::style::{DIM, GOOD, STRONG, WARN, paint};
 
-/// How often the servers are asked how far it is.
+/// How often the servers are asked for the progress.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long is waited for servers that cannot be reached yet.
+/// How long to wait for servers that cannot be reached yet.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long it is not said why a copy does not come.
+/// How long an error of a copy is not shown.
 const HELD_BACK: Duration = Duration::from_secs(2);
 
 #[derive(Debug, clap::Args)]
@@ -159,7 +159,7 @@ pub(crate) async fn drain(context: &Context, args: &DrainArgs) -> Result<()> {
 }
 
 pub(crate) async fn remove(context: &Context, args: &RemoveArgs) -> Result<()> {
-    // The first of two changes must not be made where the second cannot be.
+    // The first of two changes must not be made if the second is impossible.
     let now = in_force(context).await?;
     foresee::hosted(&now, &args.server, &args.into)?;
     foresee::drained(&now, &[(args.server.clone(), 0)])?;
@@ -188,7 +188,7 @@ pub(crate) async fn undo(context: &Context, args: &UndoArgs) -> Result<()> {
     })
 }
 
-/// The topology in force, as it is read.
+/// The current topology, parsed.
 async fn in_force(context: &Context) -> Result<Topology> {
     let source = context.client.topology(None).await?.source;
     match Topology::parse(&source) {
@@ -197,14 +197,13 @@ async fn in_force(context: &Context) -> Result<Topology> {
     }
 }
 
-/// Asks for what an edit makes of the topology in force, and sees it through; false if it was only
-/// asked what it would change.
+/// Requests the edited topology and waits for the end of the change; false for a dry run.
 async fn change(context: &Context, edit: &Edit, how: &How) -> Result<bool> {
     let source = in_force(context).await?.edited(edit)?;
     publish(context, &source, how).await
 }
 
-/// Puts a topology in force, and sees the change through that it takes.
+/// Publishes a topology, and waits for the end of the change.
 pub(crate) async fn publish(context: &Context, source: &str, how: &How) -> Result<bool> {
     if !how.dry_run {
         prepare(context, source).await?;
@@ -230,7 +229,7 @@ pub(crate) async fn publish(context: &Context, source: &str, how: &How) -> Resul
     Ok(true)
 }
 
-/// Publishes; a server that has just been started may not be reached yet.
+/// Publishes with retries; a server that has just been started may not be reachable yet.
 async fn until_taken(
     context: &Context,
     source: &str,
@@ -251,18 +250,17 @@ async fn until_taken(
     }
 }
 
-/// Has copied ahead what can be of servers that go into another process, so that they stand still for
-/// a moment only.
+/// Copies servers that go into another process in advance, so that they are frozen only for a moment.
 async fn prepare(context: &Context, source: &str) -> Result<()> {
     let now = in_force(context).await?;
     let (Some(next), _) = Topology::succeed(source, Some(&now), &BTreeMap::new()) else {
-        // What is wrong with it is told when it is published.
+        // Mistakes are reported when it is published.
         return Ok(());
     };
     let (mut spinner, mut told) = (Spinner::default(), None);
     for moved in now.change_to(&next).servers {
         let Some(server) = next.server(moved) else { continue };
-        // One that gets a process of its own is copied by that.
+        // A server with a process of its own is copied by that process.
         let host = server.host.and_then(|host| next.server(host)).unwrap_or(server);
         let since = Instant::now();
         loop {
@@ -271,14 +269,14 @@ async fn prepare(context: &Context, source: &str) -> Result<()> {
                 Ok(prepared) => {
                     let prepared = settled(prepared, since.elapsed());
                     spinner.say(&copying(&server.name, &host.name, &prepared));
-                    // Where there is no terminal nobody sees what is waited for.
+                    // Without a terminal the reason of a wait is not visible otherwise.
                     if prepared.reason.is_some() && told != prepared.reason {
                         spinner.stop();
                         remark(&copying(&server.name, &host.name, &prepared));
                         told = prepared.reason;
                     }
                 }
-                // Of one that is stopped nothing can be copied; in a database nothing has to be.
+                // A stopped server cannot be copied; one in a database need not be.
                 Err(error)
                     if is_passing(&error) && host == server && since.elapsed() > PATIENCE =>
                 {
@@ -294,7 +292,8 @@ async fn prepare(context: &Context, source: &str) -> Result<()> {
     Ok(())
 }
 
-/// At first nothing is reached and nothing known, also where all goes well: why is said when it lasts.
+/// At first nothing is reachable and nothing known, also in good cases: the reason is shown only after
+/// a while.
 fn settled(prepared: Prepared, waited: Duration) -> Prepared {
     let reason = prepared.reason.filter(|_| waited >= HELD_BACK);
     Prepared { reason, ..prepared }
@@ -345,7 +344,7 @@ fn estimate(dry_run: &DryRun) -> String {
     text
 }
 
-/// Waits for the end of a change; answers the epoch it has led to.
+/// Waits for the end of a change; returns the new epoch.
 async fn until_ended(context: &Context, number: u32) -> Result<u32> {
     let mut spinner = Spinner::default();
     loop {
@@ -364,7 +363,7 @@ async fn until_ended(context: &Context, number: u32) -> Result<u32> {
                 };
             }
             Ok(_) => {}
-            // The server that is asked, or the one that keeps the catalog, may be the one that moves.
+            // The called server, or the registrar, may be the one that moves.
             Err(error) if is_passing(&error) => spinner.say(&error.to_string()),
             Err(error) => return Err(error.into()),
         }
@@ -372,7 +371,7 @@ async fn until_ended(context: &Context, number: u32) -> Result<u32> {
     }
 }
 
-/// Whether it can be otherwise in a moment.
+/// Whether the error may be temporary.
 fn is_passing(error: &Error) -> bool {
     match error {
         Error::Problem(problem) => problem.status == 503 || problem.status == 429,
@@ -398,7 +397,7 @@ pub(crate) fn progress(change: &Change) -> String {
     format!("change {}: {what}{missing}{}", change.number, estimate.unwrap_or_default())
 }
 
-/// Waits until a server that was added answers.
+/// Waits until an added server answers.
 async fn until_joined(context: &Context, server: &str) -> Result<()> {
     let mut spinner = Spinner::default();
     loop {

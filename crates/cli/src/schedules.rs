@@ -1,6 +1,7 @@
-//! `legwork schedules`: processes that are started again and again.
+//! `legwork schedules`: periodic starts.
 //!
-//! Invariant: what came of the last start is told with its reason, so that a start that fails every night is seen.
+//! Invariant: the outcome of the last start is shown with its reason, so that a start that fails every night is
+//! noticed.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use crate::tree;
 use crate::values::{Types, ValueArgs};
 use crate::when;
 
-/// What stands for a start that was tried until the next moment came.
+/// The outcome of a start that was retried until the next moment came.
 const MISSED: &str = "missed";
 
 #[derive(Debug, clap::Args)]
@@ -65,7 +66,7 @@ struct Put {
     name: String,
     /// The process; each time its newest version
     process: String,
-    /// By the clock on the wall: minute, hour, day of the month, month, day of the week
+    /// In local time: minute, hour, day of the month, month, day of the week
     #[arg(long, value_name = "\"M H D M W\"")]
     cron: Option<String>,
     /// The zone of that clock, such as Europe/Berlin [default: UTC]

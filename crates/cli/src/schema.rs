@@ -1,7 +1,7 @@
-//! `legwork schema` and `legwork completions`: what editors and shells want to know.
+//! `legwork schema` and `legwork completions`: for editors and shells.
 //!
-//! Invariant: both are printed exactly as the programs that read them expect; with `--json` a script
-//! is text within one document.
+//! Invariant: both are printed exactly as their readers expect; with `--json` a script is text
+//! within one document.
 
 use anyhow::Result;
 use clap::{CommandFactory, ValueEnum};
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Described::Organisation => legwork_org::json_schema(),
         Described::Topology => legwork_placement::json_schema(),
     };
-    // JSON is what people and programs want here.
+    // JSON is the output for people and programs here.
     Output { json: true }.answer(&schema, String::new)
 }
 

@@ -1,4 +1,4 @@
-//! `legwork show`: an instance as it is, or as it goes on.
+//! `legwork show`: an instance, once or continuously.
 //!
 //! Invariant: watching ends by itself when the instance has.
 
@@ -12,9 +12,9 @@ use crate::context::Context;
 use crate::tree::{self, Taken};
 use crate::{history, output};
 
-/// How often a watched instance is looked at.
+/// The polling interval of a watched instance.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// Back to the top, and everything below gone; what was there before can be scrolled back to.
+/// Home, and clear everything below; the scrollback is kept.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
 #[derive(Debug, clap::Args)]
@@ -35,7 +35,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
     }
     print(context, &instance).await?;
     while !is_over(&instance) {
-        // Answers at once when it ends, and else in time for a look at what has changed.
+        // Answers at once at the end, otherwise in time to check for changes.
         let newer = context.client.instance(id, INTERVAL).await?;
         if newer != instance {
             print(context, &newer).await?;
@@ -52,7 +52,7 @@ fn is_over(instance: &Instance) -> bool {
     }
 }
 
-/// Which branches were taken, from the history: a branch without steps leaves no other trace.
+/// The taken branches, from the history: a branch without steps leaves no other trace.
 async fn taken(context: &Context, instance: &Instance) -> Result<Taken> {
     let begun = |node: &Node| match node.state {
         NodeState::Completed | NodeState::Running => node.kind == "choice",

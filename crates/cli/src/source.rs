@@ -1,7 +1,7 @@
 //! Definitions, organisations and topologies as files.
 //!
 //! Invariant: a file is read once and never more of it than a definition may have, whatever its
-//! size; what it holds is told by its content, not by its name.
+//! size; its kind is determined by its content, not by its name.
 
 use std::fs::File;
 use std::io::Read;
@@ -34,7 +34,7 @@ impl Kind {
     }
 }
 
-/// Reads the files, all that are named once.
+/// Reads the files, each named one once.
 pub(crate) fn read_all(paths: &[PathBuf]) -> Result<Vec<Source>> {
     let mut sources: Vec<Source> = Vec::new();
     for path in paths {
@@ -49,7 +49,7 @@ pub(crate) fn read(path: &Path) -> Result<Source> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
     let mut bytes = Vec::new();
-    // One more than allowed, so that the parser tells the limit.
+    // One more than allowed, so that the parser reports the limit.
     let room = SOURCE_BYTES_MAX as u64 + 1;
     file.take(room).read_to_end(&mut bytes).map_err(|error| match path.is_dir() {
         true => anyhow!("{shown} is a folder; name the files in it ({shown}/*.yaml)"),

@@ -1,4 +1,4 @@
-//! `legwork start`: starts a case, with its data and files, and waits for its end if asked to.
+//! `legwork start`: starts a case, with its data and files, and optionally waits for its end.
 //!
 //! Invariant: with a key, running the same command again never starts a second case.
 
@@ -22,10 +22,10 @@ use crate::table::{Cell, Table};
 use crate::tree;
 use crate::values::{FileArgs, Types, ValueArgs, types_of};
 
-/// How long one request waits at most; longer waits are several.
+/// The longest wait of one request; longer waits take several.
 const WAIT_MAX: Duration = Duration::from_secs(50);
 
-/// What a case is of and begins with.
+/// The process and the start data of a case.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CaseArgs {
     /// The name of the process
@@ -66,7 +66,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
         Ok(started) => started,
         Err(error) => return Err(named(context, error, &args.case.process).await.into()),
     };
-    // Before the wait: whatever happens in it, people know the case.
+    // Before the wait: the user knows the case, whatever happens during the wait.
     context.out.people(|| begun(&started))?;
     let waited = match args.wait {
         Some(wait) => waited(context, &mut started, wait).await,
@@ -76,7 +76,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
     waited
 }
 
-/// Waits for the end of a case that has been started.
+/// Waits for the end of a started case.
 async fn waited(context: &Context, started: &mut Started, wait: Duration) -> Result<()> {
     let id = started.instance;
     let what = format!("waiting for {id}");
@@ -102,7 +102,7 @@ async fn waited(context: &Context, started: &mut Started, wait: Duration) -> Res
 }
 
 impl CaseArgs {
-    /// What to ask the server for; files are stored there before.
+    /// The request to the server; files are stored there first.
     pub(crate) async fn request(&self, context: &Context) -> Result<StartRequest> {
         let types = match self.values.needs_types() {
             true => types(context, &self.process, self.version).await,
@@ -120,13 +120,13 @@ impl CaseArgs {
     }
 }
 
-/// The types of the elements, if this caller may see the definition.
+/// The types of the elements, if this caller may read the definition.
 pub(crate) async fn types(context: &Context, process: &str, version: Option<u32>) -> Types {
     let definition = context.client.definition(process, version).await;
     definition.map(|definition| types_of(&definition.source)).unwrap_or_default()
 }
 
-/// Stores files and puts what they are known by into the data.
+/// Stores files and puts their references into the data.
 pub(crate) async fn upload(context: &Context, args: &FileArgs, data: &mut Data) -> Result<()> {
     for (element, path) in args.files() {
         let shown = path.display();
@@ -164,7 +164,7 @@ fn is_over(state: InstanceState) -> bool {
     matches!(state, InstanceState::Completed | InstanceState::Aborted)
 }
 
-/// That there is a case, and its deadline.
+/// The new case, and its deadline.
 fn begun(started: &Started) -> String {
     let Started { instance, process, version, repeated, deadline, .. } = started;
     let word = if *repeated { "started before" } else { "started" };
@@ -177,7 +177,7 @@ fn begun(started: &Started) -> String {
     out
 }
 
-/// How it has ended, if it has.
+/// The end of the case, if it has ended.
 fn ended(started: &Started) -> String {
     let mut out = match is_over(started.state) {
         true => format!("  {}\n", tree::state_name(started.state)),
@@ -191,7 +191,7 @@ fn ended(started: &Started) -> String {
     out
 }
 
-/// By the end of the name; programs that care look inside.
+/// By the file extension; careful programs inspect the content.
 fn media_type(path: &Path) -> &'static str {
     let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
     match end.to_ascii_lowercase().as_str() {

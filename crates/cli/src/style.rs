@@ -1,8 +1,8 @@
-//! Colours and the other small things that make text pleasant on a terminal.
+//! Colours and text measures for the terminal.
 //!
-//! Invariant: text of others goes through [`plain`] before it is shown, so that no process and no
-//! worker can send escape sequences to somebody's terminal. Whether colours are shown at all is
-//! decided where the text is written (`NO_COLOR`, pipes), never here.
+//! Invariant: external text passes [`plain`] before it is shown, so that no process and no worker
+//! can send escape sequences to a user's terminal. Whether colours are shown at all is decided
+//! where the text is written (`NO_COLOR`, pipes), never here.
 
 use std::fmt::Display;
 
@@ -39,7 +39,7 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// `512 B`, `1.2 kB`, `12 kB`, `3.0 MB`: two digits tell enough.
+/// `512 B`, `1.2 kB`, `12 kB`, `3.0 MB`: two digits suffice.
 pub(crate) fn bytes(number: u64) -> String {
     if number < 1_000 {
         return format!("{number} B");
@@ -54,8 +54,8 @@ pub(crate) fn bytes(number: u64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// How many columns of a terminal the text takes, near enough for tables: East Asian wide
-/// characters take two, combining marks none.
+/// The approximate width of the text in columns: East Asian wide characters take two, combining
+/// marks none.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }

@@ -1,24 +1,24 @@
-//! Rows of cells, aligned, on a screen of any width.
+//! Aligned rows of cells, for any width.
 //!
 //! Invariant: the last column is never padded, so that lines end where their text ends. Nothing is left
-//! out: where a row is too wide its widest cells go on on the next line, the first one last, which holds
-//! what is typed.
+//! out: if a row is too wide its widest cells are wrapped, the first column last, which has the text to
+//! type.
 
 use anstyle::Style;
 
 use crate::layout;
 use crate::style::{self, DIM, paint, plain};
 
-/// Between two columns.
+/// The gap between two columns.
 const GAP: usize = 2;
-/// A column is not made narrower as long as there are wider ones.
+/// Columns are not narrowed below this width as long as there are wider ones.
 const READABLE: usize = 12;
 
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     head: Vec<&'static str>,
     rows: Vec<Vec<Cell>>,
-    /// So wide every column is at least.
+    /// The minimal width of every column.
     least: usize,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Table {
 pub(crate) struct Cell {
     text: String,
     style: Style,
-    /// What stands before its first line, and before the others.
+    /// The prefix of its first line, and of the others.
     lead: [String; 2],
 }
 
@@ -35,7 +35,7 @@ impl Cell {
         Self { text: plain(text.as_ref()), style, lead: Default::default() }
     }
 
-    /// With the branches of a tree before it.
+    /// With the branches of a tree as prefix.
     pub(crate) fn led(self, first: impl Into<String>, others: impl Into<String>) -> Self {
         Self { lead: [first.into(), others.into()], ..self }
     }
@@ -44,7 +44,7 @@ impl Cell {
         style::width(&self.lead[0]) + style::width(&self.text)
     }
 
-    /// What stands on its lines, each with its width.
+    /// Its lines, each with its width.
     fn lines(&self, columns: usize) -> Vec<(String, usize)> {
         let lead = style::width(&self.lead[0]);
         let texts = layout::wrap(&self.text, columns.saturating_sub(lead));
@@ -69,12 +69,12 @@ impl Table {
         Self { head: head.to_vec(), ..Self::default() }
     }
 
-    /// Without a line of column names.
+    /// Without column names.
     pub(crate) fn bare() -> Self {
         Self::default()
     }
 
-    /// With columns that stay where they are when it is drawn again.
+    /// With stable columns when it is drawn again.
     pub(crate) fn steady(self, least: usize) -> Self {
         Self { least, ..self }
     }
@@ -87,7 +87,7 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// The lines of the table, each with `indent` before it.
+    /// The lines of the table, each with `indent`.
     pub(crate) fn render(&self, indent: &str) -> String {
         self.render_within(indent, layout::columns())
     }
@@ -109,14 +109,14 @@ impl Table {
     }
 }
 
-/// Makes the widest columns narrower until there is room for all.
+/// Narrows the widest columns until all fit.
 fn fit(widths: &mut [usize], room: usize) {
     let filled = widths.iter().filter(|width| **width > 0).count();
     let room = room.saturating_sub(GAP * filled.saturating_sub(1));
     while widths.iter().sum::<usize>() > room {
         let wider_than = |least: usize, skip: usize| {
             let places = (skip..widths.len()).filter(|place| widths[*place] > least);
-            // Of several that are as wide the last one.
+            // Of several equally wide columns the last one.
             places.max_by_key(|place| widths[*place])
         };
         let found = wider_than(READABLE, 1).or_else(|| wider_than(READABLE, 0));
@@ -130,7 +130,7 @@ fn render_row(cells: &[Cell], widths: &[usize], indent: &str) -> String {
     let height = cells.iter().map(Vec::len).max().unwrap_or(0);
     let mut text = String::new();
     for place in 0..height {
-        // Only where text follows is there a gap.
+        // A gap only before text.
         let (mut line, mut gap) = (String::new(), 0);
         for (lines, width) in cells.iter().zip(widths) {
             let (shown, used) = lines.get(place).map_or(("", 0), |(text, used)| (text, *used));
@@ -139,7 +139,7 @@ fn render_row(cells: &[Cell], widths: &[usize], indent: &str) -> String {
                 line.push_str(shown);
                 gap = 0;
             }
-            // A column in which nothing stands takes no place.
+            // An empty column takes no space.
             gap += if *width == 0 { 0 } else { width.saturating_sub(used) + GAP };
         }
         text.push_str(&format!("{indent}{line}\n"));

@@ -1,6 +1,6 @@
-//! `legwork token`: who may call the server, and for what.
+//! `legwork token`: tokens and their scopes.
 //!
-//! Invariant: a secret is printed once, when it is created, and on standard output alone.
+//! Invariant: a secret is printed once, when it is created, and only on standard output.
 
 use anyhow::Result;
 use legwork_api::tokens::TokenRequest;

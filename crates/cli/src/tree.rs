@@ -14,9 +14,9 @@ use crate::style::{ACTIVE, BAD, DIM, GOOD, STRONG, WARN, paint, plain, shorten};
 use crate::table::{Cell, Table};
 use crate::when;
 
-/// How much of a value is shown.
+/// The shown length of a value.
 const VALUE_CHARS: usize = 100;
-/// How much is shown of why an attempt failed.
+/// The shown length of a failure's reason.
 const ERROR_CHARS: usize = 160;
 
 /// Everything about an instance, as text.
@@ -35,7 +35,7 @@ pub(crate) fn render(instance: &Instance, taken: &Taken) -> String {
     out
 }
 
-/// Which branch was taken at a choice, by its name and the rounds of the loops around it.
+/// The taken branch of choices, by name and iteration.
 #[derive(Debug, Default)]
 pub(crate) struct Taken(BTreeMap<(Arc<str>, Vec<u32>), String>);
 
@@ -73,7 +73,7 @@ pub(crate) fn state_name(state: InstanceState) -> &'static str {
     }
 }
 
-/// Nobody in particular has no name.
+/// The system has no name.
 pub(crate) fn performer(performer: &Performer) -> String {
     match performer {
         Performer::System => String::new(),
@@ -83,7 +83,7 @@ pub(crate) fn performer(performer: &Performer) -> String {
     }
 }
 
-/// A step in a round of its loops, as activities are named.
+/// A step in an iteration, as in the ids of activities.
 pub(crate) fn in_round(step: &str, iteration: &[u32]) -> String {
     let rounds: Vec<String> = iteration.iter().map(u32::to_string).collect();
     match rounds.is_empty() {
@@ -131,7 +131,7 @@ fn nodes(nodes: &[Node], taken: &Taken) -> String {
         rest = siblings(rest, first.depth, "", true, &mut lines);
     }
     let servers: BTreeSet<_> = nodes.iter().filter_map(|node| node.server.as_deref()).collect();
-    // Where everything is at one place, nobody wants to be told which.
+    // With one place only, it is not shown.
     let spread = servers.len() > 1;
     let mut table = Table::bare();
     lines.iter().for_each(|line| table.row(line.cells(taken, spread)));
@@ -139,7 +139,7 @@ fn nodes(nodes: &[Node], taken: &Taken) -> String {
 }
 
 struct Line<'n> {
-    /// The branches of the tree before it, and before what of it goes on on another line.
+    /// The branches of the tree before it, and before its continued lines.
     lead: [String; 2],
     what: What<'n>,
     name: String,
@@ -152,7 +152,7 @@ enum What<'n> {
     Branch(&'static str),
 }
 
-/// Lines for all nodes of `depth` up to the end of the block or branch; answers what is left.
+/// Lines for all nodes of `depth` up to the end of the block or branch; returns the rest.
 fn siblings<'n>(
     nodes: &'n [Node],
     depth: u32,
@@ -185,7 +185,7 @@ fn siblings<'n>(
     rest
 }
 
-/// The inside of a block: its branches, each under its name, or the steps of a loop.
+/// The inside of a block: its branches with their names, or the steps of a loop.
 fn branches<'n>(block: &'n Node, inside: &'n [Node], prefix: &str, lines: &mut Vec<Line<'n>>) {
     let depth = block.depth + 1;
     let mut rest = inside;
@@ -287,7 +287,7 @@ fn remark(node: &Node, taken: &Taken, spread: bool) -> String {
         .join(", ")
 }
 
-/// What has left for other servers and not arrived there, and who could not be asked.
+/// Unacknowledged transfers to other servers, and servers that could not be asked.
 fn on_their_way(instance: &Instance) -> String {
     let waiting = instance.elsewhere.iter().filter(|elsewhere| elsewhere.waiting > 0);
     let lines = waiting.map(|elsewhere| {
@@ -358,7 +358,7 @@ fn incidents(nodes: &[Node]) -> String {
     format!("\nIncidents (`legwork resolve ACTIVITY` with a way out)\n{out}")
 }
 
-/// The attempts that led to an incident, a line for each.
+/// The attempts before an incident, a line for each.
 pub(crate) fn failures(failures: &[Failure]) -> String {
     let line = |failure: &Failure| {
         let (at, by) = (when::second(failure.at), performer(&failure.by));

@@ -1,4 +1,4 @@
-//! `legwork up`: one server, here.
+//! `legwork up`: starts one server.
 //!
 //! Invariant: the banner is printed when the server takes requests, not before; with `--json` it is one
 //! document, so that a program that starts a server knows where it listens. The log goes to
@@ -140,7 +140,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(wrong)
 }
 
-/// The settings of mail; what is wrong with them is told like what is wrong with a topology.
+/// The mail settings; mistakes are reported like those of a topology.
 fn read_mail(path: &Path, out: Output) -> Result<Settings> {
     let source = source::read(path).map_err(|error| {
         anyhow!("{error:#}; name the file with the settings of mail, or leave out --mail and LEGWORK_MAIL")
@@ -152,7 +152,7 @@ fn read_mail(path: &Path, out: Output) -> Result<Settings> {
     }
 }
 
-/// Where people reach the server, as the file it is started with says.
+/// The API address of the server in its topology file.
 fn api(peering: &Peering) -> Option<SocketAddr> {
     api_of(&peering.topology, &peering.name)
 }

@@ -56,7 +56,7 @@ impl ValueArgs {
         self.set.is_empty() && self.data.is_none()
     }
 
-    /// Whether types are of any use.
+    /// Whether types are needed.
     pub(crate) fn needs_types(&self) -> bool {
         !self.set.is_empty()
     }
@@ -118,12 +118,12 @@ fn typed(kind: ValueType, text: &str) -> Json {
         ValueType::Json | ValueType::File => {
             serde_json::from_str(text).unwrap_or_else(|_| as_text())
         }
-        // Decimals travel as text: every digit counts.
+        // Decimals are sent as text: every digit counts.
         ValueType::Decimal | ValueType::String | ValueType::DateTime => as_text(),
     }
 }
 
-/// Without a type: truth values, whole numbers, objects and lists are what they look like.
+/// Without a type: booleans, whole numbers, objects and lists are recognised by their form.
 fn guessed(text: &str) -> Json {
     let looks = |kind| Some(typed(kind, text)).filter(|json| !json.is_string());
     let structured = text.starts_with(['{', '[']).then(|| typed(ValueType::Json, text));

@@ -1,14 +1,14 @@
 //! Times for people, in the zone of the reader: `TZ`, or the zone of the machine.
 //!
 //! Invariant: only this module of the CLI formats times for people. Programs (`--json`) get UTC in RFC
-//! 3339, and so does every command that is printed to be typed.
+//! 3339, and so do printed commands.
 
 use std::sync::LazyLock;
 
 use legwork_model::time::Timestamp;
 use legwork_model::zone::Zone;
 
-/// As servers write a moment: `2026-11-17T00:06:36.319Z`.
+/// The form of moments from servers: `2026-11-17T00:06:36.319Z`.
 const RFC_3339_CHARS: usize = 24;
 
 static HERE: LazyLock<Zone> = LazyLock::new(here);
@@ -24,7 +24,7 @@ fn here() -> Zone {
     Zone::UTC
 }
 
-/// The zone that all times are shown in.
+/// The zone of all shown times.
 pub(crate) fn zone() -> &'static Zone {
     &HERE
 }
@@ -34,7 +34,7 @@ pub(crate) fn minute(moment: Timestamp) -> String {
     HERE.minute(moment)
 }
 
-/// `2026-03-01 10:30:05`: where one thing follows the other.
+/// `2026-03-01 10:30:05`: where the order matters.
 pub(crate) fn second(moment: Timestamp) -> String {
     HERE.second(moment)
 }
@@ -44,8 +44,8 @@ pub(crate) fn span(from: Timestamp, to: Timestamp) -> String {
     HERE.span(from, to)
 }
 
-/// The text of a server, with the times in it as they are shown here. The earliest possible time of
-/// something is rounded up, all others down.
+/// The text of a server with its times in local form. The earliest possible time is rounded up, all
+/// others down.
 pub(crate) fn in_text(text: &str, earliest: Option<Timestamp>) -> String {
     replaced(text, |moment| match Some(moment) == earliest {
         true => HERE.minute_up(moment),
@@ -53,7 +53,7 @@ pub(crate) fn in_text(text: &str, earliest: Option<Timestamp>) -> String {
     })
 }
 
-/// The text of a server beside times to the second, with the times in it likewise.
+/// The same to the second.
 pub(crate) fn in_text_to_second(text: &str) -> String {
     replaced(text, second)
 }

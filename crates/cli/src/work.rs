@@ -1,6 +1,6 @@
-//! `legwork work`: the worklist of a person, and what they do with its items.
+//! `legwork work`: the worklist of a person, and operations on its items.
 //!
-//! Invariant: everything is done as the agent of `--as`, or as the one agent the token allows.
+//! Invariant: everything is done as the agent of `--as`, or as the only agent of the token.
 
 use std::cmp::Ordering;
 
@@ -53,7 +53,7 @@ enum Command {
         /// The item: its id, the end of it, or `last`
         item: String,
     },
-    /// Hand an item to somebody else
+    /// Hand an item to another person
     Delegate {
         /// The item: its id, the end of it, or `last`
         item: String,
@@ -132,13 +132,13 @@ async fn list(context: &Context) -> Result<()> {
     context.out.answer(&document, || render(&items, &unreachable))
 }
 
-/// What is due first comes first, as in the plan; behind it what nobody has promised, the oldest first.
+/// By due date, as in the plan; then unpromised items, oldest first.
 fn in_order(a: &Item, b: &Item) -> Ordering {
     let key = |item: &Item| (item.due.is_none(), item.due, item.offered_at);
     key(a).cmp(&key(b)).then_with(|| a.activity.cmp(&b.activity))
 }
 
-/// The list, then what changes, for as long as the server is there.
+/// The list, then its changes, as long as the server is there.
 async fn follow(context: &Context) -> Result<()> {
     let mut since: Option<String> = None;
     loop {
@@ -146,7 +146,7 @@ async fn follow(context: &Context) -> Result<()> {
         while let Some(change) = events.next().await? {
             context.out.event(&change, || render_change(&change))?;
         }
-        // The server has ended the stream in good order: go on where it stopped.
+        // The server has ended the stream regularly: continue from there.
         since = events.last_id().map(str::to_owned).or(since);
     }
 }
@@ -154,7 +154,7 @@ async fn follow(context: &Context) -> Result<()> {
 async fn complete(context: &Context, args: &CompleteArgs) -> Result<()> {
     let activity = context.item(&args.item).await?;
     let types = match args.values.needs_types() {
-        // If the item is not there (any more), the server says so in its own words below.
+        // If the item does not exist (any more), the server reports that below.
         true => context.client.item(&activity, context.agent()).await.map(|item| types(&item)).ok(),
         false => None,
     };
@@ -174,7 +174,7 @@ async fn save_file(context: &Context, args: &FileCommand) -> Result<()> {
     file::save(context, &args.save, (&file.blob, Some(file.name.clone())), download).await
 }
 
-/// The file of that name, or the only one.
+/// The file with that name, or the only one.
 fn file_named<'a>(detail: &'a ItemDetail, element: Option<&'a str>) -> Result<(&'a str, File)> {
     let mut files = files(detail);
     let wanted = match element {
@@ -194,7 +194,7 @@ fn file_named<'a>(detail: &'a ItemDetail, element: Option<&'a str>) -> Result<(&
     }
 }
 
-/// The files among what an item gives.
+/// The files among the data of an item.
 fn files(detail: &ItemDetail) -> Vec<(&str, File)> {
     let file = |value: &serde_json::Value| serde_json::from_value::<File>(value.clone()).ok();
     detail.inputs.iter().filter_map(|(name, value)| Some((&**name, file(value)?))).collect()
@@ -221,7 +221,7 @@ pub(crate) fn render(items: &[Item], unreachable: &[Unreachable]) -> String {
         let at_others = if unreachable.is_empty() { "" } else { " at the other servers" };
         return format!("{missing}nothing to do{at_others}\n");
     }
-    // Where there is one server only, nobody wants to know its name.
+    // With one server only, its name is not shown.
     let with_server = items.iter().any(|item| item.server.is_some());
     let server = with_server.then_some("SERVER");
     let names = ["ITEM", "PROCESS", "TITLE", "OFFERED"].into_iter().chain(server).chain([""]);
@@ -230,7 +230,7 @@ pub(crate) fn render(items: &[Item], unreachable: &[Unreachable]) -> String {
     format!("{missing}{}", table.render(""))
 }
 
-/// A line for each server whose items are shown as they were, or not at all.
+/// A line for each server whose items are stale, or missing.
 fn missing(unreachable: &[Unreachable], is_shown: impl Fn(&str) -> bool) -> String {
     let line = |one: &Unreachable| {
         let Unreachable { server, since } = one;

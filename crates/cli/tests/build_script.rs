@@ -1,4 +1,4 @@
-//! What the build script finds out, in repositories of its own.
+//! The results of the build script, in test repositories.
 
 #![allow(
     clippy::unwrap_used,
@@ -35,7 +35,7 @@ fn a_checkout_tells_its_commit_and_an_archive_within_another_repository_tells_no
     let found = build::checked_out(root).unwrap();
     assert_eq!(found.commit.len(), 12);
     assert!(found.commit.chars().all(|c| c.is_ascii_hexdigit()), "{found:?}");
-    // What does not exist would count as changed at every build.
+    // A missing file would count as changed at every build.
     assert!(found.follow.len() == 2 && found.follow.iter().all(|path| path.exists()), "{found:?}");
     assert_eq!(build::named("1.2.3", &found.commit), format!("1.2.3 ({})", found.commit));
     assert_eq!(build::named("1.2.3", ""), "1.2.3", "an archive");

@@ -1,4 +1,4 @@
-//! Commands that need no server, as a shell sees them: output, exit codes, JSON.
+//! Commands without a server, as a shell sees them: output, exit codes, JSON.
 
 use std::process::Command;
 
@@ -189,7 +189,7 @@ mod support {
         String::from_utf8(bytes.to_vec()).unwrap()
     }
 
-    /// What `check` prints about these files, and its exit code.
+    /// The output of `check` for these files, and its exit code.
     pub(crate) fn check(files: &[(&str, &str)], more: &[&str]) -> (i32, String) {
         let folder = tempfile::tempdir().unwrap();
         let mut args = vec!["check"];

@@ -1,4 +1,4 @@
-//! `legwork deadline list`: cases with a deadline, how it stands with them and what is next.
+//! `legwork deadline list`: cases with a deadline, their state and their next step.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(super) struct Args {
     limit: u32,
 }
 
-/// A case with a deadline, as it is listed.
+/// A listed case.
 #[derive(Debug, Serialize)]
 struct Row {
     #[serde(flatten)]
@@ -40,7 +40,7 @@ struct Row {
     standing: Standing,
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<DeadlineStep>,
-    /// What is to be done now where nothing is planned.
+    /// Open steps, if there is no plan.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     open: Vec<OpenStep>,
 }
@@ -48,11 +48,11 @@ struct Row {
 #[derive(Debug, Serialize)]
 struct OpenStep {
     step: Arc<str>,
-    /// In which round of the loops around it, outermost first, each from 0.
+    /// Its iteration: counters of the loops around it, outermost first, from 0.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     iteration: Vec<u32>,
     state: NodeState,
-    /// Who has it.
+    /// Its holder.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<Arc<str>>,
 }
@@ -68,9 +68,8 @@ pub(super) async fn list(context: &Context, args: &Args) -> Result<()> {
     let (process, ended) = (args.process.clone(), args.ended);
     let query = InstanceQuery { process, ended, deadline: true, ..InstanceQuery::default() };
     let most = args.limit as usize;
-    // Lists come with what was started last first. What is due first may be anywhere among those that
-    // have not ended; of the others there are more every day, and one more than asked for is enough to
-    // know that there are.
+    // Lists have the last started case first. The one due first may be anywhere among running cases;
+    // ended cases accumulate, and one more than requested suffices to know that there are more.
     let read = if ended { most.saturating_add(1) } else { usize::MAX };
     let reading = async {
         let list = context.instances(&query, read).await?;
@@ -91,8 +90,7 @@ pub(super) async fn list(context: &Context, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// So many of them in the order of their deadlines: the first due, or of those that have ended the
-/// first in the list.
+/// The cases by deadline: the first due; of ended cases the first of the list.
 fn first_due(mut all: Vec<InstanceSummary>, most: usize, ended: bool) -> Vec<InstanceSummary> {
     if ended {
         all.truncate(most);
@@ -111,7 +109,7 @@ async fn row(context: &Context, summary: InstanceSummary) -> Result<Option<Row>>
 }
 
 fn listed(mut summary: InstanceSummary, whole: Option<&Instance>, now: Timestamp) -> Option<Row> {
-    // Whether it was revoked is only told of a case by itself.
+    // A revocation is only shown by the single case.
     if let Some(deadline) = whole.and_then(|whole| whole.summary.deadline.clone()) {
         summary.deadline = Some(Deadline { steps: Vec::new(), ..deadline });
     }
@@ -120,7 +118,7 @@ fn listed(mut summary: InstanceSummary, whole: Option<&Instance>, now: Timestamp
     Some(Row { summary, standing, next, open })
 }
 
-/// What is planned next; without a plan what is to be done now.
+/// The next planned step; without a plan the open steps.
 fn ahead(instance: &Instance) -> (Option<DeadlineStep>, Vec<OpenStep>) {
     let next = next(instance);
     let open = match next {
@@ -130,7 +128,7 @@ fn ahead(instance: &Instance) -> (Option<DeadlineStep>, Vec<OpenStep>) {
     (next, open)
 }
 
-/// The first step that is planned and not over, in the round in which it is to be done.
+/// The first planned step that is not over, in its current iteration.
 fn next(instance: &Instance) -> Option<DeadlineStep> {
     let steps = &instance.summary.deadline.as_ref()?.steps;
     let is_ahead =
@@ -167,7 +165,7 @@ fn is_over(node: &Node) -> bool {
     }
 }
 
-/// Somebody has to do something; blocks go on by themselves.
+/// Whether it needs outside work; blocks go on by themselves.
 fn is_open(node: &Node) -> bool {
     match node.state {
         NodeState::Activated | NodeState::Claimed | NodeState::Answered | NodeState::Failed => true,
@@ -216,7 +214,7 @@ fn is_revoked(summary: &InstanceSummary) -> bool {
     summary.deadline.as_ref().is_some_and(|deadline| deadline.revoked.is_some())
 }
 
-/// What is next, and what keeps it from going on.
+/// The next step, and obstacles.
 fn next_of(summary: &InstanceSummary, next: Option<&DeadlineStep>, open: &[OpenStep]) -> String {
     let ahead = next.map_or_else(|| open_words(open), next_words);
     let incident = (next.is_some() && summary.incidents > 0).then_some("incident");
@@ -225,7 +223,7 @@ fn next_of(summary: &InstanceSummary, next: Option<&DeadlineStep>, open: &[OpenS
     words.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// `check by ann, due 2026-03-01 14:00Z`. The date is advice: it changes when the case is planned anew.
+/// `check by ann, due 2026-03-01 14:00Z`. The date is advice: it changes with each planning.
 fn next_words(step: &DeadlineStep) -> String {
     let by = by::who(step);
     let name = tree::in_round(&step.step, &step.iteration);
@@ -258,7 +256,7 @@ mod tests {
         let row = |summary: InstanceSummary, now: &str, nodes: &[&str]| {
             let whole = Instance { summary: summary.clone(), ..instance(nodes) };
             let has_ended = summary.ended_at.is_some();
-            // As it is in lists.
+            // As in lists.
             let bare = summary.deadline.clone().map(|deadline| Deadline {
                 revoked: None,
                 steps: Vec::new(),
@@ -384,7 +382,7 @@ mod tests {
             summary.deadline = Some(Deadline { at: at(when), ..deadline() });
             summary
         };
-        // As the server lists them: what was started last comes first.
+        // As listed by the server: last started first.
         let all = vec![
             due("newest", "2026-03-09T00:00:00Z"),
             due("newer", "2026-03-05T00:00:00Z"),

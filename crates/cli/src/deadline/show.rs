@@ -1,4 +1,4 @@
-//! `legwork deadline show`: the steps on the way to a deadline, as planned and as they went.
+//! `legwork deadline show`: the steps of a case with a deadline, planned and actual.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::style::{ACTIVE, BAD, DIM, GOOD, STRONG, WARN, paint, plain};
 use crate::table::{Cell, Table};
 use crate::{by, history, progress, tree, when};
 
-/// A case with its deadline, as planned and as it went.
+/// A case with its deadline, planned and actual.
 #[derive(Debug, Serialize)]
 struct Shown {
     #[serde(flatten)]
@@ -34,14 +34,14 @@ struct ShownStep {
     planned: DeadlineStep,
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<NodeState>,
-    /// Who has it.
+    /// Its holder.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<Arc<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     done_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     done_by: Option<Performer>,
-    /// It was not done when others needed it, or is not. What an aborted case left undone nobody needs.
+    /// It was not done by its due date, or is not. Steps that an aborted case left open are not late.
     late: bool,
     /// The case has ended.
     #[serde(skip)]
@@ -141,14 +141,14 @@ fn render_shown(shown: &Shown) -> String {
             so_far(step),
         ]);
     }
-    // Of what was never promised nothing is planned.
+    // A case that was never promised has no plan.
     if !table.is_empty() {
         out.push_str(&table.render("  "));
     }
     out
 }
 
-/// That the deadline was a sooner one.
+/// Mentions an earlier, extended deadline.
 fn passed(deadline: &Deadline) -> Option<String> {
     let Passed { at, extended } = deadline.passed.filter(|passed| passed.extended > 0)?;
     let times = if extended == 1 { "once".to_owned() } else { format!("{extended} times") };

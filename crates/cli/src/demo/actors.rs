@@ -1,6 +1,6 @@
-//! People and programs of the demonstration, who do their work by themselves.
+//! People and programs of the demonstration.
 //!
-//! Invariant: they use the public API like anybody else, each at their own site.
+//! Invariant: they use the public API like any other client, each at their own site.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
@@ -19,18 +19,18 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 const WAIT: Duration = Duration::from_secs(5);
-/// How long the end of a case is waited for at a time.
+/// The wait time of one request for the end of a case.
 const STAY_MAX: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(30);
-/// How often a patient comes.
+/// The interval of arriving patients.
 const ARRIVALS: Duration = Duration::from_millis(1_200);
-/// The shortest and the longest a person thinks.
+/// The shortest and the longest time that a person thinks.
 const THOUGHT: (u64, u64) = (100, 900);
 const SCAN_BYTES: usize = 512 << 10;
-/// What differs between a scan and the next of the same patient.
+/// The number of bytes that change between two scans of a patient.
 const CHANGED_BYTES: usize = 4 << 10;
 
-/// The cases that there are.
+/// The running cases.
 #[derive(Debug, Default)]
 pub(crate) struct Cases(Mutex<Count>);
 
@@ -38,12 +38,12 @@ pub(crate) struct Cases(Mutex<Count>);
 pub(crate) struct Count {
     pub(crate) started: usize,
     pub(crate) ended: usize,
-    /// Those that have not ended by the number of the patient, with the site where each was started.
+    /// Running cases by the number of the patient, with the site where each was started.
     pub(crate) open: BTreeMap<usize, (InstanceId, usize)>,
 }
 
 impl Cases {
-    /// How it stands now.
+    /// A snapshot.
     pub(crate) fn count(&self) -> Count {
         self.change(|count| count.clone())
     }
@@ -88,7 +88,7 @@ async fn patient(site: Client, place: usize, cases: Arc<Cases>) -> Result<()> {
     Ok(())
 }
 
-/// A person takes one item after the other.
+/// A person does one item after the other.
 pub(crate) async fn person(site: Client, agent: &'static str) -> Result<()> {
     let mut since = None;
     loop {
@@ -107,7 +107,7 @@ pub(crate) async fn person(site: Client, agent: &'static str) -> Result<()> {
     }
 }
 
-/// Somebody else may have been faster: then there is nothing to do.
+/// Another person may have been faster: then there is nothing to do.
 async fn do_item(site: &Client, agent: &str, item: &Item) -> Result<()> {
     if site.claim(&item.activity, Some(agent)).await.is_err() {
         return Ok(());
@@ -152,7 +152,7 @@ async fn scan_before(site: &Client, agent: &str, item: &Item) -> Result<Vec<u8>>
     Ok(content)
 }
 
-/// Noise, as far as compression goes.
+/// Incompressible noise.
 fn first_scan() -> Vec<u8> {
     let words = std::iter::repeat_with(random).flat_map(u64::to_le_bytes);
     words.take(SCAN_BYTES).collect()
@@ -195,7 +195,7 @@ fn thought() -> Duration {
     Duration::from_millis(shortest + random() % (longest - shortest))
 }
 
-/// Good enough for a demonstration: every hasher of the standard library has keys of its own.
+/// Good enough for a demonstration: every hasher of the standard library has random keys.
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

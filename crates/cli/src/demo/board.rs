@@ -1,6 +1,7 @@
-//! What the sites of the demonstration are doing: where each case is, and what went between the sites.
+//! The state of the sites of the demonstration: the place of each case, and the traffic between the
+//! sites.
 //!
-//! Invariant: every figure is one that any operator can read at a server: its cases, its links and its
+//! Invariant: every figure is available to any operator of a server: its cases, its links and its
 //! metrics. A case is counted once, however many sites have a part in it.
 
 use std::time::Duration;
@@ -16,10 +17,10 @@ use crate::abbreviate::short;
 use crate::style::{ACTIVE, DIM, GOOD, STRONG, bytes, count, paint};
 use crate::table::{Cell, Table};
 
-/// Room for the name of a step: what moves from one column to another is seen if the columns stay.
+/// The width for the name of a step: fixed columns make migrations visible.
 const STEP_CHARS: usize = 10;
 
-/// All sites at one moment.
+/// A snapshot of all sites.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Board {
     pub(crate) seconds: u64,
@@ -27,20 +28,20 @@ pub(crate) struct Board {
     pub(crate) ended: usize,
     pub(crate) cases: Vec<Case>,
     pub(crate) sites: Vec<Site>,
-    /// What of the cases went between the sites: histories, small and large values.
+    /// Case data sent between the sites: histories, small and large values.
     pub(crate) bytes_sent: u64,
-    /// The messages around them: who controls what, and worklists.
+    /// The other messages: control, and worklists.
     pub(crate) bytes_messages: u64,
-    /// What the cases would have taken as a whole, sent with every move; without messages.
+    /// The bytes if each migration sent the whole case; without other messages.
     pub(crate) bytes_whole: u64,
 }
 
-/// Where a case is.
+/// The place of a case.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Case {
     pub(crate) instance: String,
     pub(crate) patient: usize,
-    /// What is to be done next, and at which site.
+    /// Its open steps, with their sites.
     pub(crate) open: Vec<Open>,
 }
 
@@ -48,7 +49,7 @@ pub(crate) struct Case {
 pub(crate) struct Open {
     pub(crate) site: &'static str,
     pub(crate) step: String,
-    /// In which round of the therapy, from 1.
+    /// The round of the therapy, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) round: Option<u32>,
 }
@@ -65,17 +66,17 @@ pub(crate) struct Site {
     pub(crate) sent: LinkBytes,
 }
 
-/// Where a site is asked.
+/// The client of a site.
 pub(crate) struct Asked {
     pub(crate) name: &'static str,
-    /// Who works there.
+    /// Its residents.
     pub(crate) who: &'static str,
     pub(crate) url: String,
     pub(crate) client: Client,
 }
 
 impl Board {
-    /// With so many cases at most: those that came first, so that they keep their lines.
+    /// With at most so many cases: the first ones, so that they keep their lines.
     pub(crate) async fn read(
         sites: &[Asked],
         cases: &Cases,
@@ -144,7 +145,7 @@ impl Board {
         )
     }
 
-    /// A line for each case, a column for each site: what is to be done there next.
+    /// A line for each case, a column for each site: its open steps there.
     fn cases(&self, most: usize) -> String {
         let mut table = Table::new(&["CASE", "PATIENT", "ROUND", "CLINIC", "IMAGING", "LAB"])
             .steady(STEP_CHARS);
@@ -192,7 +193,7 @@ impl Site {
     }
 }
 
-/// What is to be done next in a case, and where.
+/// The open steps of a case, with their sites.
 fn ahead(instance: &Instance, sites: &[Asked]) -> Vec<Open> {
     let is_open = |node: &&Node| match node.state {
         NodeState::Activated | NodeState::Claimed | NodeState::Answered | NodeState::Failed => true,
@@ -202,7 +203,7 @@ fn ahead(instance: &Instance, sites: &[Asked]) -> Vec<Open> {
         | NodeState::Skipped => false,
     };
     let open = |node: &Node| {
-        // Servers are called like their sites, with a number.
+        // Servers are named like their sites, with a number.
         let server = node.server.as_deref()?;
         let site = sites.iter().find(|site| server.strip_prefix(site.name) == Some("-1"))?;
         let round = node.activity.iteration.0.last().map(|round| round + 1);
@@ -211,7 +212,7 @@ fn ahead(instance: &Instance, sites: &[Asked]) -> Vec<Open> {
     instance.nodes.iter().filter(is_open).filter_map(open).collect()
 }
 
-/// All that one server has sent.
+/// The bytes sent by one server.
 fn sent(links: &LinkList) -> LinkBytes {
     links.links.iter().fold(LinkBytes::default(), |sum, link| LinkBytes {
         history: sum.history + link.sent.history,
@@ -224,7 +225,7 @@ fn sent(links: &LinkList) -> LinkBytes {
     })
 }
 
-/// A gauge without labels; 0 if it is not there.
+/// A gauge without labels; 0 if it is missing.
 fn gauge(metrics: &str, name: &str) -> u64 {
     let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.and_then(|value| value.parse::<f64>().ok()).map_or(0, |value| value as u64)
@@ -248,7 +249,7 @@ pub(super) mod tests {
         Site { name, url, items, jobs, entries_sent, entries_spared, bytes_whole, sent }
     }
 
-    /// Some cases, and four more that are not followed.
+    /// Some cases, and four more that are not shown.
     pub(crate) fn board(cases: Vec<Case>) -> Board {
         let sites = vec![site("clinic"), site("imaging"), site("lab")];
         Board {

@@ -1,7 +1,7 @@
-//! `legwork demo`: three sites in one process, with people, a machine and cases that move.
+//! `legwork demo`: three sites in one process, with people, a machine and migrating cases.
 //!
-//! Invariant: everything is real: each site has a store, an API and links of its own, on loopback;
-//! the people use the API. When it ends nothing is left behind.
+//! Invariant: everything is real: each site has its own store, API and links, on loopback; the
+//! people use the API. It leaves nothing behind.
 
 mod actors;
 mod board;
@@ -27,7 +27,7 @@ use screen::{cases_max, drawn, fitting, heading};
 
 const DEFINITION: &str = include_str!("../../demo/referral.yaml");
 const ORGANISATION: &str = include_str!("../../demo/organisation.yaml");
-/// The sites, who is at home there, and what they are.
+/// The sites, their residents, and their descriptions.
 const SITES: [(&str, &[&str], &str); 3] = [
     ("clinic", &["ann", "ben"], "ann, a nurse, and ben, a doctor"),
     ("imaging", &["cleo", "dan"], "cleo, a radiographer, and dan, a radiologist"),
@@ -93,7 +93,7 @@ async fn start(folder: &Path) -> Result<Vec<Server>> {
     Ok(servers)
 }
 
-/// Addresses that were free a moment ago, all different.
+/// Different addresses that were free a moment ago.
 fn free_addresses(count: usize) -> Result<Vec<SocketAddr>> {
     let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("there is no free port");
     let held = (0..count).map(|_| bind()).collect::<Result<Vec<_>>>()?;
@@ -104,7 +104,7 @@ fn client(server: &Server) -> Result<Client> {
     Ok(Client::new(&format!("http://{}", server.address()), None)?)
 }
 
-/// People work, the table is drawn; until the time is over or somebody stumbles.
+/// Runs the people and draws the table, until the time is over or one of them fails.
 async fn show(args: &Args, out: Output, servers: &[Server]) -> Result<()> {
     let clients = servers.iter().map(client).collect::<Result<Vec<_>>>()?;
     until_known(&clients).await?;
@@ -133,7 +133,7 @@ async fn show(args: &Args, out: Output, servers: &[Server]) -> Result<()> {
     }
 }
 
-/// The definition comes from the first site by itself.
+/// Waits until the definition is replicated from the first site.
 async fn until_known(clients: &[Client]) -> Result<()> {
     let mut looks = tokio::time::interval(Duration::from_millis(50));
     for client in clients {

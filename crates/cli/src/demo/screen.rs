@@ -1,4 +1,4 @@
-//! How the demonstration is drawn: what stands above the board, and how much of both fits.
+//! The screen of the demonstration: the heading and the board, within the size of the terminal.
 //!
 //! Invariant: on a terminal of 24 rows and 80 columns nothing scrolls.
 
@@ -7,31 +7,31 @@ use crate::layout;
 use crate::style::{DIM, STRONG, paint};
 use crate::table::{Cell, Table};
 
-/// How many cases are followed where nobody says how many there is room for.
+/// The default number of cases, if the height is unknown.
 const FOLLOWED: usize = 8;
-/// What stands on a small screen at least, beside the cases.
+/// The lines of a small screen beside the cases.
 const ROWS_BESIDE: usize = 17;
-/// From how many rows there is room for all of the heading.
+/// The height from which the full heading fits.
 const ROWS_ROOMY: usize = 36;
-/// From the top, with nothing of what was there.
+/// Home, and clear the screen.
 const CLEAR: &str = "\x1b[2J\x1b[H";
-/// From the top again, over what is there: what the terminal can scroll back to stays as it is.
+/// Home without clearing: the scrollback stays as it is.
 const HOME: &str = "\x1b[H";
 const END_OF_LINE: &str = "\x1b[K\n";
 const END: &str = "\x1b[J";
 
-/// How many cases there may be room for.
+/// The number of cases that may fit.
 pub(super) fn cases_max(rows: Option<usize>) -> usize {
     rows.map_or(FOLLOWED, |rows| rows.saturating_sub(ROWS_BESIDE).max(1))
 }
 
-/// The text in place of the one before.
+/// Draws the text over the previous one.
 pub(super) fn drawn(text: &str, is_first: bool) -> String {
     let begin = if is_first { CLEAR } else { HOME };
     format!("{begin}{}{END}", text.replace('\n', END_OF_LINE))
 }
 
-/// As much as fits on so many rows. The last one stays empty, or the screen would scroll.
+/// As much as fits on so many rows. The last row stays empty, or the screen would scroll.
 pub(super) fn fitting(
     sites: &[Asked],
     board: &Board,
@@ -57,7 +57,7 @@ fn first(sites: &[Asked]) -> &str {
     sites.first().map(|site| site.url.as_str()).unwrap_or_default()
 }
 
-/// What stands above it all the time.
+/// The full heading.
 pub(super) fn heading(sites: &[Asked]) -> String {
     let mut text = format!("{}\n\n", paint(STRONG, "A hospital at three sites, one process"));
     let mut table = Table::bare();

@@ -1,12 +1,12 @@
-//! What of a change can be known to fail before anything is changed, in words of the command.
+//! Predictable failures of a change, reported before anything is changed, in the terms of the command.
 //!
-//! Invariant: only told sooner, never otherwise: whatever is refused here, the servers refuse as well.
+//! Invariant: only earlier, never stricter: everything refused here is refused by the servers as well.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use legwork_model::id::ServerId;
 use legwork_placement::{Server, Topology};
 
-/// Whether these servers can be left without a part of the work.
+/// Whether these servers can have no weight.
 pub(super) fn drained(topology: &Topology, weights: &[(String, u32)]) -> Result<()> {
     let weight = |server: &Server| {
         let given = weights.iter().rev().find(|(name, _)| **name == *server.name);
@@ -32,12 +32,12 @@ pub(super) fn drained(topology: &Topology, weights: &[(String, u32)]) -> Result<
     Ok(())
 }
 
-/// Whether a server can go on in the process of another.
+/// Whether a server can become a guest of another.
 pub(super) fn hosted(topology: &Topology, name: &str, host: &str) -> Result<()> {
     let (guest, server) = named(topology, name)?;
     let domain = domain_of(topology, server);
     let others = topology.servers_of(server.domain);
-    // Of one that is a guest itself the process is somebody else's.
+    // A guest has no process of its own.
     let others = others.filter(|(id, other)| *id != guest && other.host.is_none());
     let others: Vec<&str> = others.map(|(_, other)| &*other.name).collect();
     ensure!(
@@ -118,7 +118,7 @@ domains:
     }
 
     #[test]
-    fn somebody_of_each_domain_keeps_a_weight() {
+    fn one_server_of_each_domain_keeps_a_weight() {
         let weights = |text: &str| -> Vec<(String, u32)> {
             text.split(' ').map(|one| super::super::weighed(one).unwrap()).collect()
         };
@@ -131,7 +131,7 @@ domains:
         assert!(said.starts_with("lab-1 is the only server of lab that has a weight"), "{said}");
         let said = refused("north-1=0 north-2=0").unwrap();
         assert!(said.starts_with("no server of north would have a weight"), "{said}");
-        // The one that has it is named, and not the first that was written.
+        // The server with the only weight is named, not the first in the file.
         let idle = GROUP.replace("http://10.0.0.2:7700\"", "http://10.0.0.2:7700\", weight: 0");
         let said = refused_of(&idle, "north-2=0 north-1=0").unwrap();
         assert!(said.starts_with("north-1 is the only server of north that has"), "{said}");

@@ -1,12 +1,12 @@
-//! What an instance looks like on a screen.
+//! The text of an instance.
 
 use super::*;
 use legwork_api::instances::{Branch, Element, Elsewhere};
 use legwork_model::time::Timestamp;
 use serde_json::json;
 
-/// A node as `depth|branch|kind|name|state|more`, more being `by ann`, `held ann`, `×2`, `!why`
-/// or `round 3`. A block has its branches besides, such as `|yes, no`.
+/// A node as `depth|branch|kind|name|state|more`, more being `by ann`, `held ann`, `×2`, `!why` or
+/// `round 3`. A block also has its branches, such as `|yes, no`.
 pub(crate) fn node(text: &str) -> Node {
     let parts: Vec<&str> = text.split('|').map(str::trim).collect();
     let more = parts.get(5).copied().unwrap_or_default();
@@ -106,7 +106,7 @@ fn blocks_nest_and_branches_are_named() {
 }
 
 #[test]
-fn a_job_that_is_due_waits_for_whoever_does_it() {
+fn a_due_job_waits_for_a_worker_or_an_executor() {
     let text = shown(&["0||automatic|score|activated"]);
     assert!(text.contains("waits for a worker or an executor to do it"), "{text}");
 }

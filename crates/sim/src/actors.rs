@@ -1,7 +1,7 @@
-//! People, workers and an administrator, all driven by the dice, and what they remember.
+//! People, workers and an administrator with random behaviour, and their memory.
 //!
-//! They know only what the site has answered: a lost answer leaves them in doubt, and they repeat
-//! the request with its key, or give it up. Some are impatient and repeat what is not lost.
+//! Invariant: they know only the answers of the site: after a lost answer they repeat the request
+//! with its key, or give it up. Some are impatient and repeat answered requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const WORKER: &str = "robot";
 #[derive(Default)]
 pub(crate) struct Ledger {
     pub(crate) started: BTreeMap<InstanceId, ()>,
-    /// All ids drawn for the starts under one key, and the one that was answered.
+    /// All ids generated for the starts under one key, and the answered one.
     pub(crate) keyed: BTreeMap<u64, Keyed>,
     pub(crate) completed: BTreeMap<ActivityId, AgentId>,
     pub(crate) aborted: BTreeMap<InstanceId, ()>,
@@ -43,7 +43,7 @@ pub(crate) struct Keyed {
     pub(crate) answered: Option<InstanceId>,
 }
 
-/// What somebody wants and has not heard about yet.
+/// A request without an answer yet.
 #[derive(Clone)]
 enum Intent {
     Start {
@@ -51,7 +51,7 @@ enum Intent {
         version: u32,
         data: Data,
         key: Option<u64>,
-        /// Stands for what is asked for: the same key with another one is another request.
+        /// A hash of the request: the same key with another hash is another request.
         request: u64,
     },
     Complete {
@@ -71,11 +71,11 @@ enum Intent {
 pub(crate) struct Crowd {
     agents: Vec<AgentId>,
     schemas: Vec<Arc<Schema>>,
-    /// The version each instance was asked to start with.
+    /// The version with which each instance was requested.
     versions: BTreeMap<InstanceId, u32>,
     pending: BTreeMap<RequestId, Intent>,
     cursors: BTreeMap<AgentId, String>,
-    /// Items each agent has seen lately.
+    /// Items that each agent has seen recently.
     seen: BTreeMap<AgentId, Vec<ActivityId>>,
     jobs: Vec<Job>,
     watchers: Watchers,
@@ -121,7 +121,7 @@ impl Crowd {
         &self.ledger
     }
 
-    /// A few things at once, as in life.
+    /// Several requests at once.
     pub(crate) fn act(&mut self, world: &mut World, dice: &mut Dice) -> Result<(), String> {
         self.watchers.act(world, dice, &self.cursors);
         for _ in 0..dice.below(6) {
@@ -245,7 +245,7 @@ impl Crowd {
                 self.pending.insert(id, Intent::Other);
                 self.jobs.push(job);
             }
-            // Never heard of again: the lease has to run out.
+            // Abandoned: the lease has to expire.
             3 => {}
             4.. => {
                 let data = outputs(&self.schema_of(&job.activity), &job.activity.step, dice);
@@ -276,7 +276,7 @@ impl Crowd {
     }
 
     fn send(&mut self, world: &mut World, mut intent: Intent) {
-        // Drawn anew each time, as the server does.
+        // Generated for each attempt, as the server does.
         if let Intent::Start { instance, version, key, .. } = &mut intent {
             *instance = self.draw(world.now());
             self.versions.insert(*instance, *version);
@@ -311,7 +311,7 @@ impl Crowd {
         self.pending.insert(id, intent);
     }
 
-    /// Takes in what has been answered; repeats what was lost and carries a key.
+    /// Handles answers; repeats lost requests with a key.
     pub(crate) fn listen(&mut self, world: &mut World) -> Result<(), String> {
         for id in world.take_lost() {
             self.watchers.lost(id);
@@ -379,7 +379,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// A refusal is part of life, a broken instance or a server's own fault is not.
+    /// Refusals are normal; broken instances and internal errors are not.
     fn refused(&mut self, intent: &Intent, refusal: &Refusal) -> Result<(), String> {
         self.refusals += 1;
         if let Intent::List(agent) = intent {
@@ -393,7 +393,7 @@ impl Crowd {
         }
     }
 
-    /// Without a key it is the instance asked for; under a key always the same one.
+    /// Without a key it is the requested instance; under a key always the same one.
     fn note_start(
         &mut self,
         drawn: InstanceId,
@@ -422,12 +422,12 @@ impl Crowd {
         }
     }
 
-    /// Whether nothing is asked and nothing is open any more.
+    /// Whether no request and no activity is open.
     pub(crate) fn has_finished(&mut self, world: &mut World) -> Result<bool, String> {
         Ok(self.pending.is_empty() && world.describe().contains("instances_open: 0,"))
     }
 
-    /// Brings everything to its end: resumes, resolves, completes.
+    /// Brings all instances to their end: resumes, resolves, completes.
     pub(crate) fn finish(&mut self, world: &mut World, dice: &mut Dice) -> Result<(), String> {
         for instance in self.versions.keys().copied().collect::<Vec<_>>() {
             let id = world.ask(Request::Resume { instance, reason: None });

@@ -1,7 +1,7 @@
-//! Several sites over a network that loses nothing: for experiments that count what travels.
+//! Several sites over a lossless network: for experiments that count traffic.
 //!
-//! Invariant: nothing depends on chance. Messages arrive in the order they are said, and whoever
-//! looks on sees each of them once, and each content of a file that is brought.
+//! Invariant: deterministic. Messages arrive in order, and the observer sees each of them once, and
+//! each fetched content of a file.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use legwork_site::{Answer, Config, Member, Message, Request};
 use crate::dice::Dice;
 use crate::world::World;
 
-/// More turns than any experiment needs to come to rest.
+/// More turns than any experiment needs to become quiet.
 const TURNS_MAX: u32 = 1_000;
 
 pub struct Calm {
     worlds: Vec<World>,
 }
 
-/// Something on its way.
+/// An observed transfer.
 #[derive(Clone, Debug)]
 pub enum Seen {
     Said {
@@ -27,7 +27,7 @@ pub enum Seen {
         to: ServerId,
         message: Message,
     },
-    /// The content of a file comes to a server.
+    /// The content of a file arrives at a server.
     Brought {
         to: ServerId,
         bytes: u64,
@@ -56,8 +56,8 @@ impl Calm {
         Ok(calm)
     }
 
-    /// Asks a server something, and carries messages until nobody says anything any more; whoever
-    /// looks on sees each of them.
+    /// Sends a request to a server, and delivers messages until there are none left; the observer
+    /// sees each of them.
     pub fn ask(
         &mut self,
         server: ServerId,

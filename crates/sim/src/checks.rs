@@ -1,4 +1,4 @@
-//! What must hold after every run, checked from outside on what was stored.
+//! Invariants after every run, checked on the stored records.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::actors::Ledger;
 use crate::material::key_stream;
 use crate::world::World;
 
-/// A site made of the store alone answers like the one that has been running.
+/// A site recovered from the store answers like the running one.
 pub(crate) fn recovered_equals_running(
     world: &mut World,
     agents: &[AgentId],
@@ -31,7 +31,7 @@ pub(crate) fn recovered_equals_running(
     Err(format!("a recovered site differs:\n running: {running:#?}\n recovered: {fresh:#?}"))
 }
 
-/// What every agent sees and what is open, without what may differ between two lives.
+/// What every agent sees and what is open, without what may differ between two incarnations.
 fn look_around(world: &mut World, agents: &[AgentId]) -> Result<Vec<String>, String> {
     let mut seen = Vec::new();
     for agent in agents {
@@ -56,7 +56,7 @@ fn look_around(world: &mut World, agents: &[AgentId]) -> Result<Vec<String>, Str
     Ok(seen)
 }
 
-/// Everything acknowledged is there exactly once; nothing happened twice; every end is proper.
+/// Everything acknowledged is stored exactly once; nothing happened twice; every end is proper.
 pub(crate) fn histories(world: &World, ledger: &Ledger) -> Result<(), String> {
     let streams = world.streams()?;
     let schemas = schemas(&streams)?;
@@ -97,7 +97,7 @@ pub(crate) fn histories(world: &World, ledger: &Ledger) -> Result<(), String> {
     Ok(())
 }
 
-/// Under each key at most one instance was started, and the key's own stream tells which.
+/// At most one instance was started under each key, and the key's own stream names it.
 fn keys(streams: &BTreeMap<StreamId, Vec<Vec<u8>>>, ledger: &Ledger) -> Result<(), String> {
     let mut used = 0;
     for (&key, keyed) in &ledger.keyed {
@@ -124,7 +124,7 @@ fn keys(streams: &BTreeMap<StreamId, Vec<Vec<u8>>>, ledger: &Ledger) -> Result<(
     if all == used { Ok(()) } else { Err(format!("{all} keys are stored, {used} were used")) }
 }
 
-/// The listing of what has ended holds every instance once, newest first, and nothing else.
+/// The listing of ended instances has every instance once, newest first, and nothing else.
 pub(crate) fn listing(world: &mut World) -> Result<(), String> {
     let streams = world.streams()?;
     let stored = streams.keys().rev().filter_map(|stream| match stream.kind() {
@@ -177,7 +177,7 @@ fn proper_end(id: InstanceId, schema: &Schema, records: &[Record<Event>]) -> Res
     }
 }
 
-/// The definitions, as the site's own stream tells them.
+/// The definitions in the site's own stream.
 fn schemas(
     streams: &BTreeMap<StreamId, Vec<Vec<u8>>>,
 ) -> Result<BTreeMap<u32, Arc<Schema>>, String> {

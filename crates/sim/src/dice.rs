@@ -1,4 +1,4 @@
-//! Chance from a seed: SplitMix64, small and the same everywhere.
+//! Pseudorandom numbers from a seed: SplitMix64, small and the same everywhere.
 
 pub(crate) struct Dice(u64);
 
@@ -15,7 +15,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`; 0 if there is none.
+    /// A number below `end`; 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.roll() % (end.max(1) as u64)) as usize
     }

@@ -1,6 +1,5 @@
-//! Whole sites in virtual time: the production `site` under a driver that crashes it, loses its
-//! answers and turns its clock back, alone and several of them over a bad network, all from one
-//! seed.
+//! Whole sites in virtual time: the production `site` under a driver that crashes it, loses its answers and sets
+//! its clock back, alone and several of them over a bad network, all from one seed.
 //!
 //! Invariant: a run depends on its seed alone. The same seed twice gives the same bytes, so a
 //! failing run can be repeated exactly.
@@ -25,12 +24,12 @@ use cluster::Kind;
 use dice::Dice;
 use world::World;
 
-/// How many turns the crowd acts in before it is left to finish in peace.
+/// The number of turns of random activity, before the run is brought to its end.
 const TURNS: u32 = 160;
-/// More than enough turns to finish: beyond them something waits for ever.
+/// More than enough turns to finish: beyond them something waits forever.
 const TURNS_TO_FINISH_MAX: u32 = 4_000;
 
-/// What a run did, and a digest of all that was stored.
+/// A summary of a run, and a digest of everything stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub instances: usize,
@@ -43,7 +42,7 @@ pub struct Report {
     pub digest: u64,
 }
 
-/// What has become of deadlines.
+/// The outcomes of deadlines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promises {
     pub promised: usize,
@@ -52,14 +51,14 @@ pub struct Promises {
     pub unpromised: usize,
     /// Only asked for.
     pub asked: usize,
-    /// Promised for a date that was told before.
+    /// Promised for an offered date.
     pub accepted: usize,
     pub kept: usize,
-    /// Taken back, and told.
+    /// Revoked, and told.
     pub revoked: usize,
     /// Done after the deadline.
     pub late: usize,
-    /// Those of them that were promised until the deadline passed: something broke.
+    /// Those of them that were promised until the deadline passed: after a fault.
     pub excused: usize,
 }
 
@@ -81,12 +80,12 @@ impl Add for Promises {
     }
 }
 
-/// What has become of changes of the topology.
+/// The outcomes of changes of the topology.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     pub published: usize,
     pub undone: usize,
-    /// Servers that have come to another host.
+    /// Servers that have moved to another host.
     pub moved: usize,
 }
 
@@ -102,7 +101,7 @@ impl Add for Changes {
     }
 }
 
-/// What went wrong, and how to see it again.
+/// What went wrong, and how to reproduce it.
 #[derive(Debug)]
 pub struct Failure {
     pub seed: u64,
@@ -112,19 +111,19 @@ pub struct Failure {
 /// What is simulated from a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
-    /// One site with all that people do to it.
+    /// One site with random activity.
     Alone,
-    /// Several sites with all that a network does to them.
+    /// Several sites over a bad network.
     Together,
     /// One site whose automatic steps are done by executors over a bad network.
     Executed,
-    /// Several servers in a domain whose weights and hosts change, over the same network.
+    /// Several servers in a domain with changing weights and hosts, over the same network.
     Divided,
-    /// The same with executors that all servers share.
+    /// The same with shared executors.
     Shared,
     /// Several servers whose people promise deadlines.
     Promised,
-    /// One site that starts processes again and again.
+    /// One site with periodic starts.
     Recurring,
 }
 
@@ -219,10 +218,10 @@ mod tests {
 
     #[test]
     fn a_few_seeds_end_well() {
-        // 257: what nobody could do any more after a crash was offered to nobody, silently.
-        // 706: a value that came after the end of its instance was recorded behind the end.
-        // 447: what a skipped step had not waited for was taken to be known with a later step.
-        // 128: an entry that was known went again and again, and nothing after it.
+        // 257: an item without actors after a crash was offered to nobody, silently. 706: a value that arrived
+        // after the end of its instance was recorded behind the end. 447: the predecessors that a skipped step had
+        // not waited for were assumed to be known with a later step. 128: a known entry was resent again and again,
+        // and nothing after it.
         for seed in (0..20).chain([128, 257, 447, 706]) {
             run(seed).unwrap_or_else(|failure| panic!("{failure}"));
         }
@@ -230,11 +229,10 @@ mod tests {
 
     #[test]
     fn steps_that_executors_do_end_well() {
-        // 27: what came after others in the alphabet waited for the end of a flood.
-        // 1019: the check ignored the turns of cases queued earlier.
-        // 7000077, 7000177: an executor with nothing but tasks that it had not answered in time was given no other.
-        // 8004555, 8004611: time went on before the simulated server had handled what had arrived.
-        // 9100455: a task got lost whose lease was longer than was waited for its case, because of a backlog.
+        // 27: processes late in the alphabet waited for the end of a flood. 1019: the check ignored the turns of
+        // cases queued earlier. 7000077, 7000177: an executor whose tasks had all timed out was given no other.
+        // 8004555, 8004611: time advanced before the simulated server had handled arrived messages. 9100455: a lost
+        // task had a lease longer than the wait for its case, because of a backlog.
         let kept = [27, 1019, 7_000_077, 7_000_177, 8_004_555, 8_004_611, 9_100_455];
         for seed in (0..20).chain(kept) {
             run_scene(seed, Scene::Executed).unwrap_or_else(|failure| panic!("{failure}"));
@@ -243,11 +241,11 @@ mod tests {
 
     #[test]
     fn steps_that_executors_do_for_several_servers_end_well() {
-        // 127: a result that counted was dropped when its case was aborted at another server.
-        // 3000413: a restarted server accepted a message for its previous incarnation.
-        // 4000817: an ended case restarted at its next server. The seed no longer reaches this; see the test
-        // `a_case_that_is_over_at_the_server_of_before_does_not_begin_at_its_new_one`.
-        // 7000216: in the merged history a parcel came before what its sender had done since it was sent.
+        // 127: an accepted result was dropped when its case was aborted at another server. 3000413: a restarted
+        // server accepted a message for its previous incarnation. 4000817: an ended case restarted at its next
+        // server. The seed no longer reaches this; see the test
+        // `a_case_that_is_over_at_the_server_of_before_does_not_begin_at_its_new_one`. 7000216: in the merged
+        // history a transfer came before what its sender had done since it was sent.
         for seed in (0..12).chain([127, 3_000_413, 4_000_817, 7_000_216]) {
             run_scene(seed, Scene::Shared).unwrap_or_else(|failure| panic!("{failure}"));
         }
@@ -255,17 +253,16 @@ mod tests {
 
     #[test]
     fn servers_of_a_domain_that_change_end_well() {
-        // 225: of one key two servers decided, by ids from before and after a change of weights.
-        // 75: a server that joined took its number from its file, and another's move for its own.
-        // 795: of a loop that had ended the rounds before were not known to be known.
-        // 293: a server that had not moved after all heard of it late.
-        // 135: what was an exception of two domains was forgotten in one and never in the other.
-        // 4026, 4892, 5174, 6181: a file on its way to the old host of a server came to the new one.
-        // 448, 1156, 2840, 5717: a server that was to move on at once was never at its first new host.
-        // 2088, 2000099: one that had just joined placed a key by the numbers of its file.
-        // 3001328: an aborted case began anew where its place was after its exception had ended (drawn otherwise).
-        // 7000057, 7000187: in the merged history a parcel came before what its sender had done since it was sent.
-        // 1, 3: whoever waited at a server that was moving was not told of news, or not at all.
+        // 225: two servers decided about one key, by ids from before and after a change of weights. 75: a joining
+        // server took its number from its file, and another's move for its own. 795: the earlier iterations of an
+        // ended loop were assumed unknown. 293: a server that had not moved after all was told late. 135: an
+        // exception of two domains was forgotten in one and never in the other. 4026, 4892, 5174, 6181: a file in
+        // transit to the old host of a server came to the new one. 448, 1156, 2840, 5717: a server that was to move
+        // on at once was never at its first new host. 2088, 2000099: a server that had just joined placed a key by
+        // the numbers of its file. 3001328: an aborted case began again at its place after its exception had ended
+        // (drawn differently then). 7000057, 7000187: in the merged history a transfer came before what its sender
+        // had done since it was sent. 1, 3: readers waiting at a moving server were told of news late, or not at
+        // all.
         let mut sum = Changes::default();
         let found = [75, 135, 225, 293, 795, 4026, 4892, 5174, 6181];
         let found = found.into_iter().chain([448, 1156, 2840, 5717, 2088, 2_000_099, 3_001_328]);
@@ -278,9 +275,9 @@ mod tests {
 
     #[test]
     fn servers_that_control_a_case_together_end_well() {
-        // 7000032: in the merged history a parcel came before what its sender had done since it was sent.
-        // 9100295, 9102707: what a server had done in an earlier round of a loop was sent to it again.
-        // 9101007: a parcel that was offered again brought an entry that the next one brought as well.
+        // 7000032: in the merged history a transfer came before what its sender had done since it was sent.
+        // 9100295, 9102707: a server's own results of an earlier loop iteration were sent to it again. 9101007: a
+        // transfer that was offered again had an entry that the next one had as well.
         for seed in (0..8).chain([7_000_032, 9_100_295, 9_101_007, 9_102_707]) {
             run_scene(seed, Scene::Together).unwrap_or_else(|failure| panic!("{failure}"));
         }
@@ -288,7 +285,7 @@ mod tests {
 
     #[test]
     fn a3_10_no_entry_and_no_version_reaches_a_server_twice() {
-        // Over a calm network, where nothing has to be said again.
+        // Over a calm network, without resends.
         for seed in (0..10).map(|number| 4 * number + 3) {
             cluster::simulate(seed, Kind::Single)
                 .unwrap_or_else(|reason| panic!("seed {seed}: {reason}"));
@@ -297,9 +294,10 @@ mod tests {
 
     #[test]
     fn deadlines_are_kept_or_it_is_told_in_time() {
-        // Seeds that found something, each when it was drawn otherwise. 34: what was begun and left again was taken to be worked on. 38: time stayed reserved for a case that was over.
-        // 18: who worked on what was not wanted any more was given the next. 225: what queued at a machine was done in another
-        // order than was thought. 97: what was promised queued behind what nobody knew of.
+        // Seeds that found bugs, each drawn differently then. 34: a begun and released step was assumed to be
+        // worked on. 38: time stayed reserved for an ended case. 18: a person working on an unwanted step was given
+        // the next. 225: tasks queued at a machine were done in another order than assumed. 97: promised tasks
+        // queued behind unknown ones.
         let mut sum = Promises::default();
         for seed in (0..8).chain([18, 34, 38, 97, 225]) {
             let report = run_scene(seed, Scene::Promised);
@@ -311,8 +309,8 @@ mod tests {
 
     #[test]
     fn each_moment_of_a_schedule_is_started_at_most_once() {
-        // 9100005, 9102136, 9102796: a moment that was asked for came again, of a schedule that was put anew after the
-        // clock had fallen back (the last drawn otherwise).
+        // 9100005, 9102136, 9102796: a requested moment was requested again, of a schedule that was put again after
+        // the clock had been set back (the last drawn differently).
         for seed in (0..60).chain([9_100_005, 9_102_136, 9_102_796]) {
             let report = run_scene(seed, Scene::Recurring);
             let report = report.unwrap_or_else(|failure| panic!("{failure}"));

@@ -32,7 +32,7 @@ struct Arguments {
     keep_going: bool,
 }
 
-/// What came of the seeds that were run.
+/// The result of the seeds that were run.
 #[derive(Default)]
 struct Outcome {
     reports: Vec<Report>,
@@ -101,8 +101,8 @@ fn word(scene: Scene) -> String {
     format!("{scene:?}").to_lowercase()
 }
 
-/// Runs seeds as long as they are wanted, as many at a time as there are processors, and until one
-/// fails unless all are to be run. A seed depends on nothing but itself, so their order does not matter.
+/// Runs seeds as long as requested, as many at a time as there are CPUs, and until one fails unless all
+/// are to be run. A seed depends only on itself, so their order does not matter.
 fn many(
     from: u64,
     wanted: impl Fn(u64) -> bool + Sync,

@@ -1,4 +1,4 @@
-//! What a run is made of: a definition, an organisation, values, all by the dice.
+//! The random inputs of a run: a definition, an organisation, values.
 //!
 //! Invariant: the same dice give the same material.
 
@@ -16,14 +16,14 @@ use crate::dice::Dice;
 
 pub(crate) const AGENTS: [&str; 5] = ["ann", "ben", "cleo", "dan", "eve"];
 
-/// A random definition, from the generator that the property tests use.
+/// A random definition, from the generator of the property tests.
 pub(crate) fn definition(dice: &mut Dice) -> legwork_model::definition::Definition {
     let mut runner = runner(dice);
     let strategy = arbitrary::definition(Options { blocks_max: 14, ..Options::default() });
     draw(&strategy, &mut runner)
 }
 
-/// The domains that the steps of a placed definition may be in.
+/// The possible domains of steps.
 pub(crate) const DOMAINS: [&str; 9] =
     ["aalen", "bonn", "celle", "dresden", "essen", "fulda", "gera", "hof", "iserlohn"];
 
@@ -55,7 +55,7 @@ fn draw<S: Strategy>(strategy: &S, runner: &mut TestRunner) -> S::Value {
     }
 }
 
-/// Five people with random roles, somebody for every role, some of them away.
+/// Five people with random roles, at least one for every role, some of them absent.
 pub(crate) fn organisation(dice: &mut Dice) -> String {
     let mut text = format!("organisation: simulated-{}\nagents:\n", dice.below(1_000));
     for (place, agent) in AGENTS.into_iter().enumerate() {
@@ -74,7 +74,7 @@ pub(crate) fn organisation(dice: &mut Dice) -> String {
     text
 }
 
-/// Values for all that a step writes; now and then one is missing or wrong.
+/// Values for all writes of a step; sometimes one is missing or wrong.
 pub(crate) fn outputs(schema: &Schema, step: &str, dice: &mut Dice) -> Data {
     let node = schema.node_named(step);
     let writes = node.map(|node| node.writes.as_slice()).unwrap_or_default();

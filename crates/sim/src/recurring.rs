@@ -1,8 +1,8 @@
-//! Processes that are started again and again, by a site that crashes and whoever starts for it, who is late, repeats
-//! and forgets; and people who pause schedules, put them anew and remove them.
+//! Periodic starts, by a site that crashes and a starter that is late, repeats and forgets; schedules are paused,
+//! changed and removed.
 //!
-//! What must hold: each moment is started at most once, and with what was said of it when it was put, what was told of a
-//! start is true, and when nothing breaks any more every moment of every schedule is started.
+//! Invariants checked: each moment is started at most once, and with the data of its schedule; reported outcomes
+//! are true; and in calm conditions every moment of every schedule is started.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use crate::world::{Reply, World};
 use crate::{Changes, Promises, Report};
 
 const TURNS: u32 = 300;
-/// How long a start that was forgotten or put off can be in the way of those after it when nothing breaks any more.
+/// How long a lost or delayed start can delay later ones in calm conditions.
 const SETTLES_MS: i64 = 90_000;
-/// How long every moment is looked at then: two of each schedule at least.
+/// How long every moment is checked then: two of each schedule at least.
 const LOOKED_AT_MS: i64 = 250_000;
-/// How many turns in a row something can be to do without time passing.
+/// The most turns in a row with work without time passing.
 const CYCLES_MAX: u32 = 100;
 const PEOPLE: &str = "organisation: simulated\nagents:\n  ann: { roles: [clerk] }\n";
 const TICK: &str = "process: tick\ndata: { n: int }\nstart: [n]\nsteps:
@@ -34,21 +34,21 @@ const TOCK: &str = "process: tock\ndata: { n: int }\nstart: [n]\nsteps:
   - { step: look, who: Role(clerk), reads: [n], takes: 1m }\n";
 const PROCESSES: [&str; 2] = ["tick", "tock"];
 const NAMES: [&str; 3] = ["a", "b", "c"];
-/// Each with how many minutes it means. By the clock on the wall of these zones it is the same.
+/// Each with its period in minutes. In local time of these zones it is the same.
 const CRONS: [(&str, i64); 2] = [("* * * * *", 1), ("*/2 * * * *", 2)];
 const ZONES: [&str; 3] = ["UTC", "Europe/Berlin", "Asia/Kolkata"];
 
-/// A schedule, and when it starts something. Two keys of one moment would be two cases.
+/// A schedule and a moment of it. Two keys of one moment would be two cases.
 type Moment = (Arc<str>, Timestamp);
 
-/// Whoever starts what is due.
+/// The starter of due moments.
 #[derive(Default)]
 struct Starter {
     held: Vec<Due>,
     asked: BTreeMap<RequestId, Due>,
-    /// What each key is for. Its stream is told apart by a number.
+    /// The request of each key. Its stream is identified by a number.
     keys: BTreeMap<String, (u128, Due)>,
-    /// Which case was told of which moment.
+    /// The reported case of each moment.
     told: BTreeMap<Moment, InstanceId>,
     drawn: u32,
     promised: usize,
@@ -107,7 +107,7 @@ pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
     })
 }
 
-/// What somebody wants of a schedule, if they want something. It may not be there.
+/// A random request about a schedule, if any. The schedule may not exist.
 fn change(dice: &mut Dice) -> Option<Recurring> {
     let name = dice.pick(&NAMES).copied().unwrap_or_default();
     match dice.below(100) {
@@ -144,7 +144,7 @@ fn shown(world: &mut World, name: &str) -> Result<ScheduleInfo, String> {
     Ok(*info)
 }
 
-/// From one moment to another, the first of which is not in question, nothing was left out; and the last is told.
+/// No moment was left out between two, the first of which is not checked; and the last is reported.
 fn every_moment_is_started(
     info: &ScheduleInfo,
     (from, until): (Timestamp, Timestamp),
@@ -172,7 +172,7 @@ fn every_moment_is_started(
         Some((moment, Fired::Started { instance, .. })) => Some((*moment, *instance)),
         Some((_, Fired::Refused { .. } | Fired::Missed { .. })) | None => None,
     };
-    // It may be looked at a little later.
+    // It may be checked a little later.
     match told == last || told.map(|(moment, _)| moment) > last.map(|(moment, _)| moment) {
         true => Ok(()),
         false => Err(format!("the last was {last:?}, and {told:?} is told")),
@@ -184,7 +184,7 @@ fn demand(reply: Reply) -> Result<Answer, String> {
 }
 
 impl Starter {
-    /// Takes up what is due and starts some of it, twice at times; what it has forgotten is asked for again.
+    /// Takes due moments and starts some of them, sometimes twice; lost ones are requested again.
     fn act(&mut self, world: &mut World, dice: &mut Dice) -> Result<(), String> {
         self.held.extend(world.take_due());
         for due in std::mem::take(&mut self.held) {
@@ -202,7 +202,7 @@ impl Starter {
         Ok(())
     }
 
-    /// Goes on until there is nothing to do at this moment.
+    /// Runs until there is no work at this moment.
     fn settle(&mut self, world: &mut World, dice: &mut Dice) -> Result<(), String> {
         for _ in 0..CYCLES_MAX {
             world.cycle(dice)?;
@@ -247,7 +247,7 @@ impl Starter {
         Ok(())
     }
 
-    /// Tells the site what came of it, or nobody.
+    /// Reports the outcome to the site, or loses it.
     fn listen(&mut self, world: &mut World, dice: &mut Dice) -> Result<(), String> {
         for lost in world.take_lost() {
             self.asked.remove(&lost);
@@ -286,8 +286,8 @@ impl Starter {
         Ok(())
     }
 
-    /// Every case belongs to one moment, was started as that was to be, and every moment has one at most; and what was
-    /// told is so. Answers which there are.
+    /// Every case belongs to one moment, was started with its data, and every moment has one case at most; and
+    /// reports are true. Returns the cases.
     fn check(&self, world: &World) -> Result<BTreeMap<Moment, InstanceId>, String> {
         let wanted: BTreeMap<StreamId, &Due> =
             self.keys.values().map(|(number, of)| (StreamId::of_key(*number), of)).collect();
@@ -337,7 +337,7 @@ impl Starter {
     }
 }
 
-/// By when a case is to be done.
+/// The deadline of a case.
 fn deadline_of(records: &[Vec<u8>]) -> Result<Option<Timestamp>, String> {
     let first = records.first().ok_or("a case says nothing")?;
     let record = Record::<Event>::from_bytes(first).map_err(|error| error.to_string())?;

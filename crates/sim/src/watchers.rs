@@ -1,7 +1,7 @@
 //! People who follow their worklists, and whether they are told of every change at once.
 //!
-//! Each turn somebody else reads the same list from the same cursor without waiting: if there is
-//! something to read, whoever waits for it must have been answered by the end of the turn.
+//! Each turn another reader reads the same list from the same cursor without waiting: if there is
+//! news, the waiting reader must have been answered by the end of the turn.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 #[derive(Default)]
 pub(crate) struct Watchers {
     watches: BTreeMap<RequestId, (AgentId, String)>,
-    /// Those who read without waiting, and whom they read for.
+    /// The readers without waiting, with the waiting ones.
     probes: BTreeMap<RequestId, RequestId>,
 }
 

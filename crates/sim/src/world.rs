@@ -32,32 +32,32 @@ pub(crate) struct World {
     config: Config,
     now: Timestamp,
     inbox: Vec<Incoming>,
-    /// What the site wants to read; some reads take longer than others.
+    /// Reads requested by the site; some take longer than others.
     reads: Vec<Output>,
     answers: BTreeMap<RequestId, Reply>,
-    /// Requests whose answers died in a crash.
+    /// Requests whose answers were lost in a crash.
     lost: Vec<RequestId>,
     asked: Vec<RequestId>,
     last_request: u64,
     calm: bool,
     pub(crate) crashes: u32,
-    /// What the site says to others, released with the answers.
+    /// Messages to other sites, released with the answers.
     said: Vec<(Arc<str>, Message)>,
     others: Others,
-    /// What the site says to executors, likewise.
+    /// Calls of executors, likewise.
     calls: Vec<Call>,
-    /// What schedules want started, likewise.
+    /// Due starts of schedules, likewise.
     due: Vec<Due>,
-    /// The contents of files that are stored here: they outlive crashes.
+    /// The contents of files stored here: they survive crashes.
     blobs: BTreeSet<[u8; 32]>,
-    /// Contents that have to come from elsewhere.
+    /// Contents that have to be fetched.
     wanted: Vec<(InstanceId, FileWanted)>,
-    /// What the site is told of stores that move, again after each crash.
+    /// The marks about moving stores, given to the site again after each crash.
     marks: Vec<Mark>,
     is_down: bool,
 }
 
-/// What whoever runs a site knows of stores that move.
+/// The operator's knowledge of moving stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     GivenAway { change: u32 },
@@ -78,7 +78,7 @@ impl World {
             resident_max: dice.below(12),
             snapshot_every: 2 + dice.below(6) as u64,
             waiting_max: 1_000,
-            // Often so small that a history goes in several messages.
+            // Often so small that a history is sent in several messages.
             part_bytes: if dice.chance(40) { 1 + dice.below(400) } else { 1 << 20 },
             life: dice.roll(),
             ..Config::default()
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// Another host with all that is stored here.
+    /// Another host with everything that is stored here.
     pub(crate) fn copy(&self, dice: &mut Dice) -> Result<Self, String> {
         let mut world = Self::of(Config { life: dice.roll(), ..self.config.clone() });
         let failed = |error: store::Error| format!("copy: {error}");
@@ -128,7 +128,7 @@ impl World {
             }
         }
         (world.now, world.calm, world.blobs) = (self.now, self.calm, self.blobs.clone());
-        // Nobody who asked there takes an answer from here for theirs.
+        // The requesters there do not take answers from here for theirs.
         world.last_request = self.last_request + 1_000_000;
         let (site, outputs) = world.recovered()?;
         world.site = site;
@@ -136,7 +136,7 @@ impl World {
         Ok(world)
     }
 
-    /// The site is told of a store that moves, now and after each crash.
+    /// Tells the site about a moving store, now and after each crash.
     pub(crate) fn mark(&mut self, mark: Mark) {
         self.marks.push(mark);
         self.inbox.insert(0, mark.input().into());
@@ -150,7 +150,7 @@ impl World {
         &self.site
     }
 
-    /// Of the topology that the site knows.
+    /// Of the topology of the site.
     pub(crate) fn epoch(&self) -> u32 {
         self.topology().map_or(0, |topology| topology.epoch)
     }
@@ -182,19 +182,19 @@ impl World {
         Ok(open)
     }
 
-    /// All that was asked here will not be answered here.
+    /// All requests to this host will not be answered here.
     pub(crate) fn take_asked(&mut self) -> Vec<RequestId> {
         self.lost.append(&mut self.asked);
         self.lost.extend(std::mem::take(&mut self.answers).into_keys());
         std::mem::take(&mut self.lost)
     }
 
-    /// Requests asked at the host before get no answer.
+    /// Requests to the previous host get no answer.
     pub(crate) fn lose(&mut self, asked: Vec<RequestId>) {
         self.lost.extend(asked);
     }
 
-    /// A site that is one of several.
+    /// A member of a cluster.
     pub(crate) fn member(dice: &mut Dice, member: Member) -> Self {
         let mut world = Self::new(dice);
         world.config.member = Some(member);
@@ -218,7 +218,7 @@ impl World {
         std::mem::take(&mut self.wanted)
     }
 
-    /// Somebody uploads a file.
+    /// Uploads a file.
     pub(crate) fn upload(&mut self, blob: [u8; 32]) {
         self.blobs.insert(blob);
     }
@@ -227,7 +227,7 @@ impl World {
         self.blobs.contains(blob)
     }
 
-    /// A content has come from elsewhere; never one that was here before.
+    /// A content was fetched; never one that was here before.
     pub(crate) fn brought(
         &mut self,
         blob: [u8; 32],
@@ -250,7 +250,7 @@ impl World {
         self.now
     }
 
-    /// From here on nothing breaks any more.
+    /// From here on there are no faults.
     pub(crate) fn calm(&mut self) {
         self.calm = true;
     }
@@ -267,7 +267,7 @@ impl World {
         id
     }
 
-    /// Asks and turns until the answer is there; for setting up and looking on, without crashes.
+    /// Asks and turns until the answer is there; for setup and observation, without crashes.
     pub(crate) fn ask_calmly(&mut self, request: Request) -> Result<Reply, String> {
         let id = self.ask(request);
         let was = std::mem::replace(&mut self.calm, true);
@@ -281,13 +281,13 @@ impl World {
         Err(format!("{id:?} is not answered"))
     }
 
-    /// Whoever has asked does not wait for the answer any more.
+    /// The requester does not wait for the answer any more.
     pub(crate) fn hang_up(&mut self, id: RequestId) {
         self.asked.retain(|asked| *asked != id);
         self.inbox.push(Input::Cancelled { id }.into());
     }
 
-    /// Whether something that was asked will still be answered.
+    /// Whether a request will still be answered.
     pub(crate) fn is_asked(&self, id: RequestId) -> bool {
         self.asked.contains(&id)
     }
@@ -391,7 +391,7 @@ impl World {
         Ok(answers)
     }
 
-    /// The process dies and comes up again with what the store holds.
+    /// The process dies and recovers from the store.
     fn crash(&mut self, dice: &mut Dice) -> Result<(), String> {
         self.crashes += 1;
         self.inbox.clear();
@@ -402,7 +402,7 @@ impl World {
         self.due.clear();
         self.wanted.clear();
         self.lost.append(&mut self.asked);
-        // Up to a minute of darkness, and the clock of the next machine may be behind.
+        // Up to a minute of downtime, and the clock of the next machine may be behind.
         self.now = Timestamp(self.now.0 + dice.below(90_000) as i64 - 30_000);
         self.config.life = dice.roll();
         let (site, outputs) = self.recovered()?;
@@ -411,7 +411,7 @@ impl World {
         Ok(())
     }
 
-    /// A site made of the store alone, and what it wants done.
+    /// A site recovered from the store, and its first outputs.
     pub(crate) fn recovered(&mut self) -> Result<(Site, Vec<Output>), String> {
         let mut site = Site::new(self.config.clone());
         let mut outputs = VecDeque::new();
@@ -435,7 +435,7 @@ impl World {
                 later.push(output);
             }
         }
-        // Before anything else comes in.
+        // Before any other input.
         for mark in &self.marks {
             later.extend(site.handle(mark.input(), self.now));
         }
@@ -448,7 +448,7 @@ impl World {
     fn pass_time(&mut self, dice: &mut Dice) {
         let mut step = dice.below(400) as i64;
         if self.calm {
-            // Nothing to wait for: on to the next moment something is due.
+            // Nothing to wait for: advance to the next event.
             step = self.site.next_timeout().map_or(50, |due| (due.0 - self.now.0).max(1));
         } else if dice.chance(2) {
             step = -(dice.below(5_000) as i64);
@@ -458,7 +458,7 @@ impl World {
         self.now = Timestamp(self.now.0 + step);
     }
 
-    /// Every stream there is, with its records.
+    /// Every stream with its records.
     pub(crate) fn streams(&self) -> Result<BTreeMap<StreamId, Vec<Vec<u8>>>, String> {
         let failed = |error: store::Error| format!("read: {error}");
         let mut ids = Vec::new();
@@ -485,7 +485,7 @@ impl World {
         std::mem::replace(&mut self.site, other)
     }
 
-    /// A number that stands for everything stored.
+    /// A digest of everything stored.
     pub(crate) fn digest(&self) -> Result<u64, String> {
         let mut digest = 0xCBF2_9CE4_8422_2325_u64;
         for (id, records) in self.streams()? {

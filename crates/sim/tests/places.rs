@@ -1,4 +1,4 @@
-//! Where steps are controlled depends on who did those before, people and workers alike.
+//! The places of steps depend on the performers of earlier ones, people and workers alike.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a wrong assumption is a failed test")]
 

@@ -1,7 +1,7 @@
-//! What changes while cases run: the topology, with a server that joins, and the definition.
+//! Changes while cases run: the topology, with a server that joins, and the definition.
 //!
-//! Invariant: everything is asked of the registrar alone, again and again until it has answered;
-//! the others have to find out by themselves.
+//! Invariant: requests go to the registrar only, and are repeated until it has answered; the others
+//! get changes by replication.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::dice::Dice;
 use crate::material::{AGENTS, DOMAINS, placed_definition};
 use crate::world::World;
 
-/// When the first change comes, and the last: cases are begun before, between and after.
+/// The turns of the first and of the last change: cases are started before, between and after.
 const TURN_MIN: usize = 5;
 const TURNS: usize = 40;
 
@@ -62,7 +62,7 @@ impl Changes {
         self.0.is_empty()
     }
 
-    /// Goes on with the next change, if it is time.
+    /// Requests the next change, if it is time.
     pub(crate) fn make_some(
         &mut self,
         turn: usize,
@@ -104,7 +104,7 @@ pub(crate) fn worker(place: usize) -> Arc<str> {
     format!("robot-{place}").into()
 }
 
-/// A topology of so many servers; people are at home anywhere, and so are some of the workers.
+/// A topology of so many servers; people have any homes, and so do some of the workers.
 pub(crate) fn draw_topology(size: usize, transfer: Transfer, dice: &mut Dice) -> Topology {
     let domains = (0..).zip(&DOMAINS[..size]).map(|(n, name)| {
         let domain = Domain::new(Arc::from(*name), ServerId(n));
@@ -152,7 +152,7 @@ pub(crate) fn draw_divided(size: usize, transfer: Transfer, dice: &mut Dice) -> 
     topology
 }
 
-/// A server in a process of its own.
+/// A server in its own process.
 pub(crate) fn server(name: &str, domain: DomainId) -> Server {
     let (address, api) = (format!("{name}:7710"), format!("http://{name}:7700"));
     Server::new(name.into(), domain, address.into(), api.into())

@@ -1,4 +1,4 @@
-//! What must hold at the end of a run.
+//! Invariants at the end of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use legwork_site::{Answer, Lifecycle, Request};
 use super::crew::{Crew, has_all};
 use super::{Cluster, histories, oracle, story};
 
-/// Checks everything; how many activities were done.
+/// Checks everything; returns the number of completed activities.
 pub(crate) fn all(cluster: &mut Cluster, crew: &Crew) -> Result<usize, String> {
     let mut done: BTreeMap<InstanceId, BTreeSet<Activity>> = BTreeMap::new();
     for (place, world) in cluster.worlds.iter().enumerate() {
@@ -76,7 +76,7 @@ pub(crate) fn all(cluster: &mut Cluster, crew: &Crew) -> Result<usize, String> {
     Ok(done.values().map(BTreeSet::len).sum())
 }
 
-/// Under each key at most one case was started, at whatever server.
+/// Under each key at most one case was started, at any server.
 fn keys(cluster: &Cluster, crew: &Crew) -> Result<(), String> {
     let mut stored = BTreeSet::new();
     for world in &cluster.worlds {
@@ -92,8 +92,8 @@ fn keys(cluster: &Cluster, crew: &Crew) -> Result<(), String> {
     Ok(())
 }
 
-/// Replays a history entry by entry and sees that each was due when it came, and that no entry and
-/// no version of a data element came twice; what was done here.
+/// Replays a history entry by entry and checks that each was due when it came, and that no entry
+/// and no version of a data element came twice; returns the activities done here.
 fn history(
     schema: &Schema,
     instance: InstanceId,
@@ -136,7 +136,7 @@ fn history(
     Ok(own)
 }
 
-/// The entries of what was received, each as if it had come alone.
+/// The received entries, each as if it had come alone.
 fn one_by_one(event: Event) -> Vec<Event> {
     let Event::Received(received) = event else { return vec![event] };
     let Received { from, number, parcel, entries } = *received;
@@ -149,7 +149,7 @@ fn one_by_one(event: Event) -> Vec<Event> {
     events
 }
 
-/// The activity that ends by an event, be it brought from elsewhere.
+/// The activity that an event ends, also a received one.
 fn ended_by(event: &Event) -> Option<Activity> {
     if let Event::Received(received) = event {
         received.entries.first()?.event.ends()
@@ -158,7 +158,7 @@ fn ended_by(event: &Event) -> Option<Activity> {
     }
 }
 
-/// The versions of data elements whose values an event brings: written here, with an entry, or
+/// The versions of data elements whose values an event adds: written here, with an entry, or
 /// fetched.
 fn brought_by(event: &Event) -> Vec<(ElementId, Activity)> {
     if let Event::Received(received) = event {
@@ -177,7 +177,7 @@ fn brought_by(event: &Event) -> Vec<(ElementId, Activity)> {
 }
 
 fn is_due(schema: &Schema, state: &State, activity: &Activity) -> bool {
-    // An abort has withdrawn what was due.
+    // An abort has withdrawn the open activities.
     state.lifecycle().has_ended()
         || state.activity(schema, activity.node) == *activity
             && state.node_state(activity.node).is_pending()

@@ -1,7 +1,7 @@
-//! Those who bring contents of files from one site to another: slowly, and not always.
+//! Slow and unreliable transfer of file contents between sites.
 //!
-//! Invariant: a content that has come stays, whatever happens; one on its way is lost when the site
-//! that asked for it dies or goes on at another host, and its site has to ask again.
+//! Invariant: an arrived content stays; one in transit is lost when the requesting site dies or
+//! moves to another host, and has to be requested again.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +15,19 @@ use crate::world::World;
 
 #[derive(Default)]
 pub(crate) struct Couriers {
-    /// By the moment of arrival and a number that keeps the order of equals.
+    /// By the moment of arrival and a number that orders equal ones.
     under_way: BTreeMap<(Timestamp, u64), Errand>,
     sent: u64,
 }
 
 struct Errand {
     place: usize,
-    /// The incarnation of the site that asked. A count of crashes would not do: the host that a
-    /// server has moved to counts from zero, and would get what was on its way to the old one.
+    /// The incarnation of the site that asked. A count of crashes would not suffice: the host that
+    /// a server has moved to counts from zero, and would get contents in transit to the old one.
     incarnation: u64,
     blob: [u8; 32],
     instances: Vec<InstanceId>,
-    /// Who is asked when it arrives, and who after that.
+    /// The remaining sources, in order.
     sources: Vec<ServerId>,
 }
 
@@ -57,7 +57,7 @@ impl Couriers {
         self.under_way.insert((Timestamp(now.0 + 1 + delay as i64), self.sent), errand);
     }
 
-    /// What has been brought is stored where it was asked for.
+    /// Stores arrived contents at the requesting sites.
     pub(crate) fn arrive(
         &mut self,
         worlds: &mut [World],

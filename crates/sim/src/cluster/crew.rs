@@ -1,4 +1,4 @@
-//! People and workers at every site: they take what is offered and do it as the oracle says.
+//! People and workers at every site: they do offered work as the oracle determines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,30 +26,30 @@ const HOPS_MAX: u32 = 4;
 
 #[derive(Default)]
 pub(crate) struct Crew {
-    /// What was asked of which site.
+    /// Unanswered requests by site.
     pending: BTreeMap<(usize, RequestId), Intent>,
     /// Where each instance was started.
     started: BTreeMap<InstanceId, usize>,
     drawn: u64,
-    /// Those of them that were not refused.
+    /// The number of starts that were not refused.
     begun: u64,
     errand: Errand,
-    /// How the last change is getting on, as far as it was told.
+    /// The last known progress of the current change.
     status: Option<Reconfiguration>,
     keys: Keys,
-    /// Which site has offered what.
+    /// The site that offered each activity.
     offered: BTreeMap<ActivityId, usize>,
-    /// Activities that a site has acknowledged.
+    /// Acknowledged activities.
     pub(crate) acknowledged: BTreeSet<ActivityId>,
-    /// Instances that somebody wanted aborted.
+    /// Instances with a requested abort.
     pub(crate) abort_asked: BTreeSet<InstanceId>,
     pub(crate) refusals: u32,
     readers: Readers,
-    /// How many items were found on lists.
+    /// The number of items found on lists.
     listed: u64,
 }
 
-/// What was asked of the registrar last.
+/// The state of the last request to the registrar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Errand {
     #[default]
@@ -57,7 +57,7 @@ pub(crate) enum Errand {
     UnderWay,
     Done,
     Lost,
-    /// Only where that may be: see `reshapes`.
+    /// Only where refusals are possible: see `reshapes`.
     Refused,
 }
 
@@ -67,7 +67,7 @@ enum Intent {
     Poll,
     Report(Vec<ActivityId>),
     List(AgentId),
-    /// Who does what with an item, and how often it was passed on.
+    /// An operation on an item, with the number of hops.
     Item(Deed, AgentId, ActivityId, u32),
     Incidents,
     /// A change of the catalog.
@@ -111,7 +111,7 @@ impl Crew {
         self.ask_start(cluster, place, instance);
     }
 
-    /// Starts a case at the site that its id tells; some with a key.
+    /// Starts a case at the site that its id determines; some with a key.
     fn start_placed(&mut self, cluster: &mut Cluster, dice: &mut Dice) {
         let front = dice.below(cluster.worlds.len());
         let key = cluster.draw_key(front, dice).filter(|_| dice.chance(40));
@@ -138,12 +138,12 @@ impl Crew {
         self.ask(cluster, place, Request::Start(start), Intent::Keyed(keyed));
     }
 
-    /// Everybody looks for something to do, people at any site.
+    /// Everybody looks for work, people at any site.
     pub(crate) fn work(&mut self, cluster: &mut Cluster, dice: &mut Dice) {
         if !cluster.is_shared() {
             self.readers.act(cluster, dice);
         }
-        // Where there are executors, most is left to them.
+        // With executors, most is left to them.
         let polls = if cluster.is_shared() { 3 } else { 50 };
         for place in 0..cluster.worlds.len() {
             if dice.chance(polls) {
@@ -169,7 +169,7 @@ impl Crew {
         }
     }
 
-    /// Somebody has other plans with a case: it is suspended, resumed or, seldom, aborted.
+    /// Administrative orders: a case is suspended, resumed or, seldom, aborted.
     pub(crate) fn order(&mut self, cluster: &mut Cluster, dice: &mut Dice) {
         let all: Vec<_> = self.started.iter().map(|(id, place)| (*id, *place)).collect();
         let Some(&(instance, place)) = dice.pick(&all) else { return };
@@ -186,7 +186,7 @@ impl Crew {
         self.ask(cluster, place, request, Intent::Other);
     }
 
-    /// Nothing stays suspended.
+    /// Resumes all suspended cases.
     pub(crate) fn resume_all(&mut self, cluster: &mut Cluster) {
         for (instance, place) in self.started.clone() {
             let request = Request::Resume { instance, reason: None };
@@ -208,7 +208,7 @@ impl Crew {
         &self.keys
     }
 
-    /// What has become of the last change; told once.
+    /// The outcome of the last change; returned once.
     pub(crate) fn errand(&mut self) -> Errand {
         match self.errand {
             Errand::UnderWay => Errand::UnderWay,
@@ -223,14 +223,14 @@ impl Crew {
         self.pending.insert((place, id), intent);
     }
 
-    /// Takes what was answered, and acts on it.
+    /// Handles answers.
     pub(crate) fn listen(&mut self, cluster: &mut Cluster) -> Result<(), String> {
         for place in 0..cluster.worlds.len() {
             for lost in cluster.worlds[place].take_lost() {
                 self.readers.lost(place, lost);
                 let intent = self.pending.remove(&(place, lost));
                 if let Some(Intent::Start(instance)) = intent {
-                    // It may have been started or not: found out at the end.
+                    // It may have been started or not: determined at the end.
                     self.started.insert(instance, place);
                 } else if let Some(Intent::Errand) = intent {
                     self.errand = Errand::Lost;
@@ -320,7 +320,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Incidents of decisions are resolved as the oracle does it.
+    /// Incidents of decisions are resolved as by the oracle.
     fn resolve_all(
         &mut self,
         cluster: &mut Cluster,
@@ -401,7 +401,7 @@ impl Crew {
         if matches!(intent, Intent::Errand) {
             return self.errand_refused(cluster.kind, refusal);
         }
-        // Passed on to the server that can carry it out, as a server does it.
+        // Passed on to the server that can carry it out, as by a server.
         if let Intent::Keyed(keyed) = intent {
             self.drawn += 1;
             let (drawn, dice) = ((place, self.drawn), &mut Dice::new(self.drawn));
@@ -411,7 +411,7 @@ impl Crew {
             return Ok(());
         }
         if matches!(intent, Intent::Start(_)) {
-            // Its definition is not known there yet.
+            // Its definition is not replicated there yet.
             self.begun -= 1;
         }
         if let (Intent::Item(deed, agent, activity, hops), Some(at)) = (intent, refusal.at)
@@ -431,8 +431,8 @@ impl Crew {
         }
     }
 
-    /// Only where weights and hosts change may a change be refused, and only for what passes or was
-    /// asked for too late.
+    /// A change may be refused only where weights and hosts change, and only for a temporary reason
+    /// or because it came too late.
     fn errand_refused(&mut self, kind: Kind, refusal: &Refusal) -> Result<(), String> {
         self.errand = match (kind, refusal.code) {
             (Kind::Divided | Kind::Shared, "server_moved" | "server_unreachable") => Errand::Lost,
@@ -447,14 +447,14 @@ impl Crew {
         Ok(())
     }
 
-    /// Whether nothing is open at any site any more.
+    /// Whether nothing is open at any site.
     pub(crate) fn has_finished(&self, cluster: &mut Cluster) -> Result<bool, String> {
         let is_over = |world: &World| world.gauges().instances_open == 0;
         Ok(cluster.worlds.iter().all(is_over) && !cluster.network.carries_control())
     }
 }
 
-/// Files are uploaded where they are handed in.
+/// Files are uploaded where they are submitted.
 fn upload(cluster: &mut Cluster, place: usize, data: &Data) {
     for blob in data.values().filter_map(|value| unhex(value.get("blob")?.as_str()?)) {
         cluster.worlds[place].upload(blob);

@@ -1,7 +1,7 @@
-//! The histories of all servers as one.
+//! The merged histories of all servers.
 //!
-//! Invariant: the one history has every entry once, each after those before it at its server and after what
-//! that server had received; page by page it is the same, however short the pages are.
+//! Invariant: the merged history has every entry once, each after its predecessors at its server and after
+//! what that server had received; it is independent of the length of pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use legwork_site::{Answer, Frontier, HistoryEntry, Line, Part, Request, merge};
 
 use super::Cluster;
 
-/// What one request answers at most.
+/// The limit of one request.
 const PAGE: usize = 1_000;
 /// Short enough that most histories have several pages.
 const SHORT_PAGE: usize = 3;
@@ -57,7 +57,7 @@ fn line(entry: HistoryEntry, here: &Arc<str>) -> Line {
     Line { record, at, server, kind: kind.into(), step, iteration, from, to, number }
 }
 
-/// Page by page, as a server gathers them.
+/// Page by page, as a server merges them.
 fn read(held: &Held, limit: usize) -> Result<Vec<Line>, String> {
     let (mut frontier, mut all) = (Frontier::default(), Vec::new());
     loop {

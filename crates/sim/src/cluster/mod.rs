@@ -1,7 +1,7 @@
-//! Several sites and a network that loses, repeats, delays and cuts, all from one seed.
+//! Several sites and a network that loses, repeats, delays and partitions, all from one seed.
 //!
-//! Invariant: a run depends on its seed alone. What the cases come to is compared with what they
-//! come to at one server.
+//! Invariant: a run depends on its seed alone. The results of the cases are compared with those at
+//! one server.
 
 pub(crate) mod changes;
 mod checks;
@@ -44,10 +44,10 @@ use reshapes::Reshapes;
 const BEGINNING: Timestamp = Timestamp(1_000_000);
 /// Turns with crashes and a bad network.
 const TURNS: usize = 150;
-/// How long it takes at most until all have heard of everything, in milliseconds: the longest pause
-/// between two attempts, and the time that the last ones take.
+/// The longest time until all sites have received everything, in milliseconds: the longest back-off,
+/// and the time of the last attempts.
 const QUIET: i64 = 150_000;
-/// More than enough calm turns to finish: beyond them something waits for ever.
+/// More than enough calm turns to finish: beyond them something waits forever.
 const TURNS_TO_FINISH_MAX: u32 = 3_000;
 
 pub(crate) struct Cluster {
@@ -55,11 +55,11 @@ pub(crate) struct Cluster {
     network: Network,
     couriers: Couriers,
     now: Timestamp,
-    /// How far the clock of each site is off.
+    /// The clock skew of each site.
     skews: Vec<i64>,
-    /// The versions of the process there are, the first one first.
+    /// All versions of the process, first one first.
     pub(crate) schemas: Vec<Arc<Schema>>,
-    /// Which of them each instance is of.
+    /// The version of each instance.
     versions: BTreeMap<InstanceId, usize>,
     pub(crate) seed: u64,
     transfer: Transfer,
@@ -71,18 +71,18 @@ pub(crate) struct Cluster {
     turns: usize,
 }
 
-/// What a cluster is like.
+/// The kind of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// One server in each domain.
     Single,
-    /// Several servers in a domain, whose weights and hosts change.
+    /// Several servers in a domain, with changing weights and hosts.
     Divided,
-    /// The same, smaller, with executors that all of them share.
+    /// The same, smaller, with shared executors.
     Shared,
 }
 
-/// What changes while cases run.
+/// The changes of a run.
 enum Plan {
     Single(Changes),
     Divided(Reshapes),
@@ -152,7 +152,7 @@ pub(crate) fn simulate(seed: u64, kind: Kind) -> Result<Report, String> {
     report(&mut cluster, &crew, &plan)
 }
 
-/// Checks everything, and tells what was done.
+/// Checks everything, and reports what was done.
 fn report(cluster: &mut Cluster, crew: &Crew, plan: &Plan) -> Result<Report, String> {
     cluster.left_alone()?;
     cluster.compare_with_staff()?;
@@ -208,7 +208,7 @@ impl Plan {
         }
     }
 
-    /// What has become of the changes of servers within a domain.
+    /// The outcomes of changes of servers within a domain.
     fn changes(&self) -> crate::Changes {
         match self {
             Self::Single(_) => crate::Changes::default(),
@@ -227,7 +227,7 @@ impl Plan {
 }
 
 impl Cluster {
-    /// The registrar has all there is, the others nothing.
+    /// The registrar has everything, the others nothing.
     fn new(seed: u64, kind: Kind, dice: &mut Dice) -> Result<(Self, Plan), String> {
         let size = match kind {
             Kind::Single => 3 + dice.below(6),
@@ -243,7 +243,7 @@ impl Cluster {
         let text = yaml::write(&definition);
         let organisation = organisation(dice);
         let transfers = [Transfer::Proven, Transfer::Requested, Transfer::Sending, Transfer::Full];
-        // Mostly the ones that send nothing twice.
+        // Mostly the modes that send nothing twice.
         let transfer = transfers[[0, 0, 0, 1, 1, 2, 3][dice.below(7)]];
         let topology = match kind {
             Kind::Single => draw_topology(size, transfer, dice),
@@ -291,7 +291,7 @@ impl Cluster {
         Ok((cluster, plan))
     }
 
-    /// One more site, with nothing but the file it is started with.
+    /// One more site, with nothing but its start file.
     fn join(&mut self, mut world: World, dice: &mut Dice) {
         if self.calm {
             world.calm();
@@ -317,13 +317,13 @@ impl Cluster {
         self.worlds.iter_mut().chain(self.moves.worlds()).for_each(World::calm);
     }
 
-    /// Nobody does anything until everybody has heard of everything.
+    /// Waits without activity until everything is replicated.
     fn settle_down(&mut self, crew: &mut Crew, dice: &mut Dice) -> Result<(), String> {
         let end = self.now.0 + QUIET;
         let mut asked_at = 0;
         while self.now.0 < end {
             if self.now.0 - asked_at > QUIET / 4 {
-                // Lists that nobody asks for are not kept.
+                // Lists without readers are not kept.
                 asked_at = self.now.0;
                 readers::read_all(self, dice)?;
             }
@@ -339,7 +339,7 @@ impl Cluster {
         server.map_or_else(String::new, |server| server.name.to_string())
     }
 
-    /// Once it is calm, every change ends or is undone; then the exceptions end with the cases.
+    /// In calm conditions every change ends or is undone; then the exceptions end with the cases.
     fn end_changes(
         &mut self,
         plan: &mut Plan,
@@ -357,7 +357,7 @@ impl Cluster {
         Err(format!("a change neither ends nor is undone: {}", self.describe()))
     }
 
-    /// All sites take a turn, then what they said goes on its way.
+    /// All sites take a turn, then their messages are sent.
     fn turn(&mut self, dice: &mut Dice) -> Result<(), String> {
         self.network.turn(dice, self.worlds.len(), self.calm);
         for (at, to, is_up) in self.network.noticed() {
@@ -410,7 +410,7 @@ impl Cluster {
         self.now = Timestamp(self.now.0 + step);
     }
 
-    /// An instance of one of the versions there are.
+    /// An instance of one of the versions.
     pub(crate) fn draw_instance(&mut self, number: u64, by: usize, dice: &mut Dice) -> InstanceId {
         let drawn = u128::from(self.seed) << 32 | u128::from(number) << 16 | by as u128;
         let instance = InstanceId((self.now.0 as u128) << 80 | drawn);
@@ -422,18 +422,18 @@ impl Cluster {
         self.versions.insert(instance, dice.below(self.schemas.len()));
     }
 
-    /// The definition that an instance follows.
+    /// The definition of an instance.
     pub(crate) fn schema(&self, instance: InstanceId) -> Arc<Schema> {
         let version = self.versions.get(&instance).copied().unwrap_or_default();
         self.schemas[version].clone()
     }
 
-    /// Whether weights and hosts stay as they are: some of the runs that are calm from the beginning.
+    /// Whether weights and hosts stay as they are: in some of the calm runs.
     fn is_steady(&self) -> bool {
         self.kind == Kind::Single || self.seed % 16 == 15
     }
 
-    /// Whether nothing may be sent twice. What goes another way has been sent before.
+    /// Whether nothing may be sent twice. A redirected transfer has been sent before.
     fn is_sparing(&self) -> bool {
         let sparing = match self.transfer {
             Transfer::Proven | Transfer::Requested => true,
@@ -450,8 +450,8 @@ impl Cluster {
     }
 }
 
-/// Everybody may do everything: who does a step decides only where the next one is. Some are away
-/// for a while, and others see what those hold.
+/// Everybody may do everything: the performer of a step determines only the place of the next one.
+/// Some are absent for a while, and others see their items.
 fn organisation(dice: &mut Dice) -> String {
     let roles = legwork_model::arbitrary::ROLES.join(", ");
     let mut text = "organisation: simulated\nagents:\n".to_owned();
@@ -460,7 +460,7 @@ fn organisation(dice: &mut Dice) -> String {
         let mut absent = String::new();
         if dice.chance(40) {
             let from = Timestamp(BEGINNING.0 + dice.below(30_000) as i64);
-            // Over before everybody's list is compared: the clocks of sites differ.
+            // Over before all lists are compared: the clocks of sites differ.
             let to = Timestamp(from.0 + 1 + dice.below(100_000) as i64);
             absent = format!("{{ from: \"{from}\", to: \"{to}\" }}");
         }

@@ -1,8 +1,8 @@
-//! Servers on their way from one host to another: what whoever runs them does.
+//! Servers that move between hosts: the part of the operator.
 //!
-//! The store is copied while its server is frozen; the copy is opened at the new host before the
-//! change has ended or after it, and the old host may come up again at any point. Invariant: an old
-//! host stores nothing of any instance any more once its store was copied and has gone.
+//! The store is copied while its server is frozen; the copy is opened at the new host before the change
+//! has ended or after it, and the old host may come up again at any point. Invariant: an old host
+//! stores nothing of any instance once its store was copied and given away.
 
 use legwork_model::id::{ServerId, StreamId};
 use legwork_model::time::Timestamp;
@@ -21,14 +21,15 @@ pub(crate) struct Moves {
     pub(crate) moved: usize,
 }
 
-/// A store that is at its new host, where its server does not serve yet.
+/// A copied store at the new host, before the server serves there.
 struct Arriving {
     place: usize,
     change: u32,
-    /// From this epoch on everybody looks for the server there.
+    /// From this epoch on messages for the server go there.
     epoch: u32,
     world: World,
-    /// Whoever says for it that it has come; it is opened when that one knows the end.
+    /// The server that reports the arrival; the store is opened when that server knows the end of the
+    /// change.
     herald: Option<usize>,
 }
 
@@ -37,12 +38,12 @@ struct Retired {
     place: usize,
     epoch: u32,
     world: World,
-    /// What it had when it was left.
+    /// The digest of its store when it was left.
     digest: u64,
 }
 
 impl Moves {
-    /// All hosts that servers come to or have left.
+    /// All new and old hosts of moving servers.
     pub(crate) fn worlds(&mut self) -> impl Iterator<Item = &mut World> {
         let arriving = self.arriving.iter_mut().map(|arriving| &mut arriving.world);
         arriving.chain(self.retired.iter_mut().map(|retired| &mut retired.world))
@@ -50,7 +51,7 @@ impl Moves {
 }
 
 impl Cluster {
-    /// Whoever runs servers that are frozen sees to it that they get to their new hosts.
+    /// Copies the stores of frozen servers to their new hosts.
     pub(crate) fn move_servers(&mut self, dice: &mut Dice) -> Result<(), String> {
         for place in 0..self.worlds.len() {
             let Mode::Frozen { change } = self.worlds[place].site().mode() else { continue };
@@ -68,7 +69,7 @@ impl Cluster {
         self.settle_moves()
     }
 
-    /// The store has come to the new host.
+    /// The store has arrived at the new host.
     fn arrive(&mut self, place: usize, change: u32, dice: &mut Dice) -> Result<(), String> {
         let mut world = self.worlds[place].copy(dice)?;
         let server = ServerId(place as u16);
@@ -78,14 +79,14 @@ impl Cluster {
         let domain = topology.as_ref().and_then(|topology| topology.domain_of(server));
         let neighbours: Vec<usize> = (0..self.worlds.len())
             .filter(|other| *other != place)
-            // At a host that its own server has left nobody says anything.
+            // Old hosts send no messages.
             .filter(|other| self.worlds[*other].site().mode() == Mode::Serving)
             .filter(|other| {
                 let other = ServerId(*other as u16);
                 topology.as_ref().and_then(|topology| topology.domain_of(other)) == domain
             })
             .collect();
-        // The one that keeps the catalog can only say it to itself.
+        // The registrar can only report to itself.
         let herald = dice.pick(&neighbours).copied().filter(|_| place > 0 && dice.chance(50));
         match herald {
             Some(herald) => self.worlds[herald].mark(mark),
@@ -113,7 +114,7 @@ impl Cluster {
             let has_come = match arriving.world.site().mode() {
                 Mode::Gone { .. } => continue,
                 Mode::Serving => true,
-                // The next change moves it on, which it has heard of together with the end of this one.
+                // The next change moves it on; it has received that together with the end of this one.
                 Mode::Frozen { change: by } => by != change,
             };
             if !has_come {
@@ -130,8 +131,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Hands a message to whoever is where its sender believes the receiver to be. Word of the
-    /// catalog reaches both hosts: servers look for each other where they were heard of last.
+    /// Delivers a message to the host where its sender believes the receiver to be. Catalog messages
+    /// reach both hosts: servers try each other's last known places.
     pub(crate) fn deliver(&mut self, envelope: Envelope) {
         let Envelope { from, to, message, epoch } = envelope;
         let from = self.network.name(from);
@@ -163,7 +164,7 @@ impl Cluster {
         self.worlds[place].hear(from, message);
     }
 
-    /// Those at new and old hosts take their turns.
+    /// New and old hosts take their turns.
     pub(crate) fn turn_of_moves(&mut self, dice: &mut Dice) -> Result<(), String> {
         let mut moves = std::mem::take(&mut self.moves);
         let arriving = moves.arriving.iter_mut().filter(|arriving| arriving.herald.is_none());
@@ -175,7 +176,7 @@ impl Cluster {
             self.network.send_all(place, world, self.now, dice);
             drop(world.take_wanted());
             drop(world.take_lost());
-            // One that has just begun to serve is in its place with the next turn.
+            // A server that has just begun to serve is in its place with the next turn.
             if world.site().mode() != Mode::Serving
                 && let Some(call) = world.take_calls().pop()
             {
@@ -186,7 +187,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Whether something happens at hosts that servers come to or have left.
+    /// Whether new or old hosts have anything to do.
     pub(crate) fn is_moving(&self) -> bool {
         !self.moves.arriving.is_empty()
     }
@@ -202,7 +203,7 @@ impl Cluster {
     }
 }
 
-/// A number that stands for all that is stored but for the catalog.
+/// A digest of everything stored, without the catalog.
 fn instances_digest(world: &World) -> Result<u64, String> {
     let mut digest = 0xCBF2_9CE4_8422_2325_u64;
     for (id, records) in world.streams()? {

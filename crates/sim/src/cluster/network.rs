@@ -1,4 +1,4 @@
-//! The network between sites: slow, forgetful, repetitive, and now and then cut.
+//! The network between sites: slow, lossy, duplicating, and sometimes partitioned.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,38 +11,38 @@ use legwork_site::{Instance, Message, Wanted, message};
 use crate::dice::Dice;
 use crate::world::World;
 
-/// A message on its way.
+/// A message in transit.
 #[derive(Clone)]
 pub(crate) struct Envelope {
     pub(crate) from: ServerId,
     pub(crate) to: ServerId,
     pub(crate) message: Message,
-    /// Of the topology that the sender knows: it tells where the receiver is to be found.
+    /// The epoch of the sender's topology: it determines the host of the receiver.
     pub(crate) epoch: u32,
 }
 
 #[derive(Default)]
 pub(crate) struct Network {
-    /// By the moment of arrival and a number that keeps the order of equals.
+    /// By the moment of arrival and a number that orders equal ones.
     under_way: BTreeMap<(Timestamp, u64), Envelope>,
     sent: u64,
     /// The sites by their places.
     names: Vec<Arc<str>>,
-    /// Links that are cut, the lower number first.
+    /// Links that are down, lower number first.
     cut: BTreeSet<(ServerId, ServerId)>,
-    /// What those at the ends of links have found out: whether they are up.
+    /// Noticed changes of links: whether they are up.
     noticed: Vec<((ServerId, ServerId), bool)>,
     healed: bool,
     prompt: bool,
-    /// When what was said last on each link arrives.
+    /// The arrival of the last message of each link.
     last: BTreeMap<(ServerId, ServerId), Timestamp>,
-    /// Which parcel has brought which entry to a server.
+    /// The transfers that brought each entry to a server.
     brought: BTreeMap<(ServerId, InstanceId, Activity), BTreeSet<(ServerId, u32)>>,
-    /// How the value of which version has come to a server.
+    /// How the value of each version arrived at a server.
     values: BTreeMap<(ServerId, InstanceId, Wanted), Carried>,
 }
 
-/// How the value of a version has come to a server.
+/// How the value of a version arrived at a server.
 #[derive(Debug, Default)]
 struct Carried {
     along: bool,
@@ -51,17 +51,17 @@ struct Carried {
 }
 
 impl Network {
-    /// The next place is that of this site.
+    /// Adds a site.
     pub(crate) fn enter(&mut self, name: Arc<str>) {
         self.names.push(name);
     }
 
-    /// What the site is called that a server is at.
+    /// The name of the site of a server.
     pub(crate) fn name(&self, ServerId(place): ServerId) -> Arc<str> {
         self.names.get(usize::from(place)).cloned().unwrap_or_default()
     }
 
-    /// Links are cut and mended.
+    /// Takes links down and up.
     pub(crate) fn turn(&mut self, dice: &mut Dice, size: usize, calm: bool) {
         if calm {
             return;
@@ -69,7 +69,7 @@ impl Network {
         if dice.chance(5) {
             let (a, b) = (dice.below(size) as u16, dice.below(size) as u16);
             let link = (ServerId(a.min(b)), ServerId(a.max(b)));
-            // Not every cut is noticed, but every mending is.
+            // Not every failure is noticed, but every repair is.
             if a != b && self.cut.insert(link) && dice.chance(60) {
                 self.noticed.push((link, false));
             }
@@ -79,7 +79,7 @@ impl Network {
         }
     }
 
-    /// Nothing is late either, and what was said first arrives first, as on a connection that does not break.
+    /// From now on nothing is late, and messages arrive in order, as on an unbroken connection.
     pub(crate) fn be_prompt(&mut self) {
         self.prompt = true;
         self.heal();
@@ -90,7 +90,7 @@ impl Network {
         self.mend();
     }
 
-    /// A server cannot be reached by others any more.
+    /// Takes all links of a server down.
     pub(crate) fn cut_off(&mut self, alone: ServerId, others: impl Iterator<Item = ServerId>) {
         for other in others {
             let link = (alone.min(other), alone.max(other));
@@ -100,7 +100,7 @@ impl Network {
         }
     }
 
-    /// A process comes up: what was said to the one before was said on connections that ended with it.
+    /// A process has started: messages to its predecessor were on connections that ended with it.
     pub(crate) fn lose_what_goes_to(&mut self, server: ServerId) {
         self.under_way.retain(|_, envelope| envelope.to != server);
     }
@@ -110,13 +110,13 @@ impl Network {
         self.noticed.extend(mended.into_iter().map(|link| (link, true)));
     }
 
-    /// Who finds out that whom they can reach again, or cannot any more.
+    /// Noticed changes of links.
     pub(crate) fn noticed(&mut self) -> Vec<(ServerId, ServerId, bool)> {
         let both = |((a, b), is_up)| [(a, b, is_up), (b, a, is_up)];
         std::mem::take(&mut self.noticed).into_iter().flat_map(both).collect()
     }
 
-    /// What the site at a place has said goes on its way.
+    /// Sends the messages of the site at a place.
     pub(crate) fn send_all(
         &mut self,
         place: usize,
@@ -171,8 +171,8 @@ impl Network {
         std::mem::replace(&mut self.under_way, later).into_values().collect()
     }
 
-    /// Whether something is under way that is about instances, not only about who sees what. Of
-    /// the catalog there is always talk.
+    /// Whether messages about instances are in transit, other than about visibility. There are always catalog
+    /// messages.
     pub(crate) fn carries_control(&self) -> bool {
         let is_control = |message: &Message| matches!(message, Message::Migration(_));
         self.under_way.values().any(|envelope| is_control(&envelope.message))
@@ -182,8 +182,8 @@ impl Network {
         self.under_way.keys().next().map(|(at, _)| *at)
     }
 
-    /// An entry may be sent again, but only with the parcel it was sent with before; a value that
-    /// is fetched, when it is asked for again.
+    /// An entry may be resent, but only with the same transfer as before; a value that is fetched, when it is
+    /// requested again.
     fn note(&mut self, from: ServerId, to: ServerId, message: &Message) {
         if let Message::Migration(message::Migration::Offer(offer)) = message {
             let Instance(instance) = offer.id.instance;
@@ -217,8 +217,8 @@ impl Network {
         }
     }
 
-    /// Whether each entry has gone to each server with one parcel only, and each value with its
-    /// entry or because it was asked for, not both.
+    /// Whether each entry has gone to each server with one transfer only, and each value either with its
+    /// entry or by request, not both.
     pub(crate) fn nothing_twice(&self) -> Result<(), String> {
         let twice =
             |carried: &Carried| carried.along && carried.wanted > 0 || carried.had > carried.wanted;
@@ -238,7 +238,7 @@ impl Network {
     }
 }
 
-/// The elements whose values go along with an entry.
+/// The elements whose values are transferred with an entry.
 fn written(event: &Event) -> Vec<ElementId> {
     let writes = if let Event::Created(created) = event {
         &created.inputs[..]

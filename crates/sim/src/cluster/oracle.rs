@@ -1,7 +1,7 @@
-//! What a case comes to at one server: the measure for what it comes to at several.
+//! The result of a case at one server: the reference for several servers.
 //!
-//! What a step writes, and how a person decides, depends on the case and the activity alone, so
-//! that it does not matter who does it where and when.
+//! The outputs of a step, and the decisions of people, depend on the case and the activity alone,
+//! so the performer, place and time do not matter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,15 +20,15 @@ use crate::material::value;
 /// More steps than any simulated case takes.
 const STEPS_MAX: u32 = 5_000;
 
-/// What a case comes to.
+/// The result of a case.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) results: BTreeMap<String, Json>,
-    /// Every activity that was completed, or decided.
+    /// Every completed or decided activity.
     pub(crate) done: BTreeSet<Activity>,
 }
 
-/// The values that an activity writes.
+/// The outputs of an activity.
 pub(crate) fn data(schema: &Schema, case: InstanceId, activity: &ActivityId) -> Data {
     let mut dice = dice(case, activity);
     let writes = schema.node_named(&activity.step).map(|node| node.writes.as_slice());
@@ -43,7 +43,7 @@ pub(crate) fn data(schema: &Schema, case: InstanceId, activity: &ActivityId) -> 
     data
 }
 
-/// How a person decides.
+/// The decision of a person.
 pub(crate) fn answer(schema: &Schema, case: InstanceId, activity: &ActivityId) -> Option<u32> {
     let node = schema.node_named(&activity.step)?;
     let mut dice = dice(case, activity);
@@ -69,12 +69,12 @@ pub(crate) fn answer(schema: &Schema, case: InstanceId, activity: &ActivityId) -
     }
 }
 
-/// How an incident of a decision is resolved: the last branch, out of the loop.
+/// The resolution of a decision's incident: the last branch, out of the loop.
 pub(crate) fn way_out(node: &Node) -> u32 {
     node.answers().len().saturating_sub(1) as u32
 }
 
-/// The values a case is started with.
+/// The start data of a case.
 pub(crate) fn start_data(schema: &Schema, case: InstanceId) -> Data {
     let start = ActivityId { instance: case, step: "start".into(), iteration: Default::default() };
     data(schema, case, &start)

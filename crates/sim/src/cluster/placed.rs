@@ -1,8 +1,7 @@
-//! What must hold at any time while weights and hosts change.
+//! Invariants at any time while weights and hosts change.
 //!
-//! Invariant checked: an instance is open at one server of a domain at most, over all the servers of
-//! the domain, whatever each of them has heard of; and who has the same catalog comes to the same
-//! places.
+//! Invariant checked: an instance is open at one server of a domain at most, over all its servers,
+//! whatever each of them has received; servers with the same catalog compute the same places.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +17,7 @@ pub(crate) fn one_server_each(cluster: &Cluster) -> Result<(), String> {
     one_server(cluster, "is open", World::open_instances)
 }
 
-/// No instance was ever at two servers of a domain, whatever is over by now.
+/// No instance was ever at two servers of a domain, also those that are over.
 pub(crate) fn one_server_ever(cluster: &Cluster) -> Result<(), String> {
     one_server(cluster, "was", |world| {
         let kinds = world.streams()?.into_keys().map(|stream| stream.kind());
@@ -28,7 +27,7 @@ pub(crate) fn one_server_ever(cluster: &Cluster) -> Result<(), String> {
     })
 }
 
-/// No two servers of a domain have the same one among these instances.
+/// No two servers of a domain have the same one of these instances.
 fn one_server(
     cluster: &Cluster,
     what: &str,
@@ -37,7 +36,7 @@ fn one_server(
     let mut found: BTreeMap<(DomainId, InstanceId), usize> = BTreeMap::new();
     let Some(topology) = cluster.worlds[0].topology() else { return Ok(()) };
     for (place, world) in cluster.worlds.iter().enumerate() {
-        // One that has joined and is not in the catalog yet has nothing.
+        // A server that has joined and is not in the catalog yet has nothing.
         let Some(domain) = topology.domain_of(ServerId(place as u16)) else { continue };
         for id in instances(world)? {
             if let Some(other) = found.insert((domain, id), place) {
@@ -54,7 +53,7 @@ fn one_server(
     Ok(())
 }
 
-/// Who has the same catalog comes to the same places, for all instances there are.
+/// Servers with the same catalog compute the same places, for all instances.
 pub(crate) fn all_agree(cluster: &Cluster) -> Result<(), String> {
     let mut by_len = BTreeMap::new();
     for (place, world) in cluster.worlds.iter().enumerate() {

@@ -1,8 +1,7 @@
-//! People who keep their lists over all sites by what has changed, and whether that comes to the
-//! same as reading them afresh.
+//! People who follow their lists over all sites by changes, compared with full reads.
 //!
-//! Who waits for a change must be told of it in the turn in which somebody else can read it. When
-//! all is quiet, everybody's list is the same at every site: what the sites have, together.
+//! A waiting reader must be answered in the turn in which another reader can see the change. When all is
+//! quiet, everybody's list is the same at every site: the union of the sites' items.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,13 +13,13 @@ use super::Cluster;
 use crate::dice::Dice;
 use crate::material::AGENTS;
 
-/// How long it is waited until all servers are heard of: a question is asked again after a minute at most.
+/// The longest time until all servers have reported: a request is repeated after a minute at most.
 const ASKED_AGAIN: Duration = Duration::from_secs(120);
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The list of an agent at a site.
 type Place = (usize, AgentId);
-/// What is shown of the items of a list.
+/// The text of the items of a list.
 type Lines = BTreeMap<ActivityId, String>;
 
 #[derive(Default)]
@@ -29,7 +28,7 @@ pub(crate) struct Readers {
     pending: BTreeMap<(usize, RequestId), Asked>,
 }
 
-/// What somebody has of a list.
+/// A reader's copy of a list.
 #[derive(Default)]
 struct Copy {
     cursor: Option<String>,
@@ -41,7 +40,7 @@ struct Copy {
 
 enum Asked {
     Delta(AgentId),
-    /// The same list afresh, right after.
+    /// The same list in full, right after.
     Fresh(AgentId),
     Watch(AgentId),
     /// Reads like the watch of this number, without waiting.
@@ -107,7 +106,7 @@ impl Readers {
                 matches!(refusal.code, "no_organisation" | "not_joined" | "server_moved")
             };
             if reply.as_ref().is_err_and(is_away) {
-                // The site has not got the catalog yet, or its server has moved.
+                // The site has no catalog yet, or its server has moved.
                 self.lost(place, id);
                 continue;
             }
@@ -155,7 +154,7 @@ impl Copy {
         self.cursor = Some(view.cursor);
     }
 
-    /// What was kept by changes up to some point is what is read afresh at that point.
+    /// A copy kept by changes up to some point equals a full read at that point.
     fn compare(&self, agent: &AgentId, fresh: &WorklistView) -> Result<(), String> {
         let fresh_lines = lines(fresh);
         if !self.is_whole
@@ -168,10 +167,10 @@ impl Copy {
     }
 }
 
-/// Whether everybody sees the same at every site: what the sites have, together.
+/// Whether everybody sees the same at every site: the union of the sites' items.
 pub(crate) fn all_see_the_same(cluster: &mut Cluster, dice: &mut Dice) -> Result<(), String> {
     let mut views = read_all(cluster, dice)?;
-    // Some messages are slow also when it is calm: who was not heard for long is asked again.
+    // Some messages are slow also when it is calm: a silent server is asked again.
     let until = cluster.now.plus(ASKED_AGAIN);
     while views.values().any(|view| !view.unreachable.is_empty()) && cluster.now < until {
         cluster.turn(dice)?;
@@ -205,7 +204,7 @@ pub(crate) fn all_see_the_same(cluster: &mut Cluster, dice: &mut Dice) -> Result
     Ok(())
 }
 
-/// Everybody's list at every site, read afresh.
+/// Everybody's list at every site, read in full.
 pub(crate) fn read_all(
     cluster: &mut Cluster,
     dice: &mut Dice,

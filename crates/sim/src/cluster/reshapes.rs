@@ -1,7 +1,7 @@
-//! Another topology again and again while cases run: other weights by both methods, servers added,
-//! drained, moved to a host, replaced, declared down; and changes that somebody gives up.
+//! Repeated changes of the topology while cases run: other weights by both methods, servers added,
+//! drained, moved to a host, replaced, declared down; and changes that are given up.
 //!
-//! Invariant: everything is asked of the registrar alone. Once it is calm, every change ends or is
+//! Invariant: requests go to the registrar only. In calm conditions, every change ends or is
 //! undone.
 
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::dice::Dice;
 use crate::world::World;
 
 const SERVERS_MAX: usize = 10;
-/// How many turns lie between two changes, at most.
+/// The most turns between two changes.
 const PAUSE: usize = 40;
-/// How long a server stays away that was declared down, in turns.
+/// How long a server that was declared down stays away, in turns.
 const AWAY: usize = 60;
-/// Longer than clocks are taken to differ by, in milliseconds.
+/// Longer than the assumed clock skew, in milliseconds.
 const LONG_MS: i64 = 70_000;
 
 pub(crate) struct Reshapes {
@@ -30,9 +30,9 @@ pub(crate) struct Reshapes {
     /// Not before this turn.
     due: usize,
     step: Step,
-    /// Who is away, and until which turn.
+    /// The absent server, and until which turn.
     away: Option<(usize, usize)>,
-    /// One that has joined gets its weight next.
+    /// A server that has joined gets its weight next.
     joined: Option<ServerId>,
     moves: u32,
     pub(crate) published: usize,
@@ -41,9 +41,9 @@ pub(crate) struct Reshapes {
 
 enum Step {
     Idle,
-    /// Was asked for, again until there is an answer.
+    /// Requested, repeated until there is an answer.
     Asked(PublishTopology),
-    /// Is under way; after which turn somebody gives it up, if they do.
+    /// Under way; after which turn it is given up, if it is.
     UnderWay {
         given_up_after: Option<usize>,
     },
@@ -79,7 +79,7 @@ impl Reshapes {
         {
             cluster.network.lose_what_goes_to(ServerId(place as u16));
             if !cluster.calm && dice.chance(50) {
-                // So long that what it knows of the weights counts for nothing new any more.
+                // So long that its knowledge of the weights is too old for new cases.
                 cluster.now.0 += LONG_MS;
             }
             cluster.worlds[place].come_up();
@@ -155,7 +155,7 @@ impl Reshapes {
         }
     }
 
-    /// Draws what is asked for next, from the topology in force.
+    /// Draws the next change of the current topology.
     fn begin(
         &mut self,
         turn: usize,
@@ -201,7 +201,7 @@ impl Reshapes {
         self.joined = Some(ServerId(next.servers.len() as u16 - 1));
     }
 
-    /// A server gets a host at another address.
+    /// A server moves to another address.
     fn replace(&mut self, next: &mut Topology, dice: &mut Dice) {
         self.moves += 1;
         let moves = self.moves;
@@ -223,7 +223,7 @@ impl Reshapes {
         cluster: &mut Cluster,
         dice: &mut Dice,
     ) -> Result<Vec<Arc<str>>, String> {
-        // Not the one that keeps the catalog.
+        // Not the registrar.
         let able: Vec<usize> = dispensable(next).filter(|place| *place > 0).collect();
         let Some(&place) = dice.pick(&able) else { return Ok(Vec::new()) };
         next.servers[place].weight = 0;
@@ -247,7 +247,7 @@ fn has_guests(topology: &Topology, place: usize) -> bool {
     topology.servers.iter().any(|server| server.host == Some(ServerId(place as u16)))
 }
 
-/// The servers of a domain get other weights; one that has joined is among them.
+/// The servers of a domain get other weights; a joined one is among them.
 fn reweigh(next: &mut Topology, joined: Option<ServerId>, dice: &mut Dice) {
     let divided: Vec<DomainId> = (0..next.domains.len() as u16)
         .map(DomainId)
@@ -266,7 +266,7 @@ fn reweigh(next: &mut Topology, joined: Option<ServerId>, dice: &mut Dice) {
     }
 }
 
-/// A server gets nothing new any more.
+/// A server gets no new instances.
 fn drain(next: &mut Topology, dice: &mut Dice) {
     let able: Vec<usize> = dispensable(next).collect();
     if let Some(place) = dice.pick(&able) {

@@ -1,7 +1,7 @@
-//! Executors that all servers share: each server learns of them by itself, and gives them work without
-//! knowing what the others give them.
+//! Executors shared by all servers: each server learns about them by itself, and assigns tasks without
+//! knowing those of the others.
 //!
-//! Invariant: what a host says that its server has left, or has not come to yet, is nothing.
+//! Invariant: messages of a host that its server has left, or has not reached yet, are ignored.
 
 use legwork_model::arbitrary::JOBS;
 use legwork_model::id::ServerId;
@@ -56,7 +56,7 @@ impl Cluster {
         Ok(None)
     }
 
-    /// What counted in the histories is what executors think.
+    /// Compares the accepted results in the histories with the verdicts at the executors.
     pub(crate) fn compare_with_staff(&self) -> Result<(), String> {
         let Some(staff) = &self.staff else { return Ok(()) };
         let schema = |instance| self.schema(instance);

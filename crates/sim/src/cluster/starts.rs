@@ -1,7 +1,8 @@
-//! Cases are begun at any site, and start at the server that their id tells; some with a key.
+//! Cases are requested at any site, and start at the server that their id determines; some with a
+//! key.
 //!
-//! Invariant: whoever takes a request in draws the id and looks its server up, as a server does it. A
-//! key is used again and again, from all sites of a domain, and starts one case.
+//! Invariant: the site that receives a request generates the id and looks its server up, as a server
+//! does. A key is used repeatedly, from all sites of a domain, and starts one case.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +13,12 @@ use legwork_site::{Answer, Key, Refusal, Seat, Start};
 use super::{Cluster, oracle};
 use crate::dice::Dice;
 
-/// How many keys there are in a domain.
+/// The number of keys in a domain.
 const KEYS: usize = 2;
 /// How often a request is passed on.
 const HOPS_MAX: u32 = 6;
 
-/// A start with a key, as somebody repeats it.
+/// A start with a key, which may be repeated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keyed {
     pub(crate) key: StreamId,
@@ -25,16 +26,16 @@ pub(crate) struct Keyed {
     pub(crate) hops: u32,
 }
 
-/// What has become of the keys.
+/// The state of the keys.
 #[derive(Default)]
 pub(crate) struct Keys {
-    /// All ids that were drawn for a key.
+    /// All ids generated for a key.
     pub(crate) drawn: BTreeMap<StreamId, Vec<InstanceId>>,
     answered: BTreeMap<StreamId, InstanceId>,
 }
 
 impl Cluster {
-    /// An id for a start that comes in at a site, and the site that starts it.
+    /// An id for a start that is requested at a site, and the site that starts it.
     pub(crate) fn draw_placed(
         &mut self,
         number: u64,
@@ -45,13 +46,14 @@ impl Cluster {
         let world = &self.worlds[front];
         let now = world.now();
         let Some(Seat { here, topology }) = world.site().joined() else {
-            // As if it were alone, for the numbers of its file place nothing; its site refuses it.
+            // As if it were alone, as the numbers of its file place nothing; its site refuses the
+            // start.
             let instance =
                 InstanceId::new(now.0 as u64, number as u32, spread, ServerId::default());
             self.note_version(instance, dice);
             return Some((instance, front));
         };
-        // Who knows from when weights count draws no id from before.
+        // A server that knows from when weights apply generates no earlier id.
         let domain = topology.domain_of(*here).and_then(|domain| topology.domain(domain))?;
         let since = domain.chain.latest_since().map_or(0, |since| since + 1);
         let created = since.max(now.0 as u64);
@@ -64,7 +66,7 @@ impl Cluster {
 
     /// A key of the domain of a site.
     pub(crate) fn draw_key(&self, front: usize, dice: &mut Dice) -> Option<StreamId> {
-        // By its own number, which is another one in its file as long as it has no catalog.
+        // By its own number, which is a different one in its file as long as it has no catalog.
         let Seat { here, topology } = self.worlds[front].site().seat()?;
         let domain = topology.domain_of(*here)?;
         let number = (usize::from(domain.0) * KEYS + dice.below(KEYS)) as u64;
@@ -81,7 +83,7 @@ impl Cluster {
             version: Some(schema.version),
             data: oracle::start_data(&schema, instance),
             agent: None,
-            // What a repetition asks for is not compared: each has data of its own.
+            // The request of a repetition is not compared: each has its own data.
             key: key.map(|stream| Box::new(Key { stream, request: 7 })),
             wait_until: None,
             deadline: None,
@@ -114,8 +116,8 @@ impl Keys {
 }
 
 impl Keyed {
-    /// Where a start goes that was refused at a site, if somebody else can carry it out: where it is
-    /// known, or where an id that is drawn anew belongs.
+    /// Where a start is passed on that was refused at a site: to the known server, or to that of a
+    /// newly generated id.
     pub(crate) fn passed_on(
         self,
         cluster: &mut Cluster,

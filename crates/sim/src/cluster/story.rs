@@ -1,4 +1,4 @@
-//! What happened to one instance at every site, for whoever looks for the mistake.
+//! The history of one instance at every site, for debugging.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use legwork_model::schema::Schema;
 
 use super::Cluster;
 
-/// The story of the first instance that has not come to its end everywhere.
+/// The story of the first instance that has not ended everywhere.
 pub(crate) fn of_first_open(cluster: &Cluster) -> String {
     let all = cluster.worlds.iter().filter_map(|world| world.streams().ok()).flatten();
     let open = all.filter_map(|(stream, records)| match stream.kind() {

@@ -1,5 +1,5 @@
-//! What executors are for: cases of two processes, one of which comes in floods, and all that people do
-//! to them. Workers that ask for jobs take some of the same types.
+//! Work for executors: cases of two processes, one of which comes in floods, and administrative orders on
+//! them. Polling workers take some of the same types.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::world::World;
 
 pub(crate) const KINDS: Kinds = ["pack", "send", "bill"];
 const CASES_MAX: usize = 60;
-/// So often the loop of a case goes round at most.
+/// The most loop iterations of a case.
 const ROUNDS_MAX: u128 = 4;
 const WORKERS: [&str; 2] = ["robot", "drone"];
 
-/// One step after the other, and two at the same time.
+/// Sequential steps, then two parallel ones.
 const ORDER: &str = "
 process: order
 data: { packed: string, sent: string, billed: string }
@@ -40,7 +40,7 @@ steps:
       - steps: [{ step: bill, job: bill, retry: { times: TIMES, pause: 1s }, writes: [billed] }]
 ";
 
-/// The same steps again and again.
+/// The same steps repeatedly.
 const CLAIM: &str = "
 process: claim
 data: { packed: string, billed: string, left: int }
@@ -74,14 +74,14 @@ steps:
 
 pub(crate) struct Cases {
     schemas: Vec<Arc<Schema>>,
-    /// Which process each case is of.
+    /// The process of each case.
     pub(crate) started: BTreeMap<InstanceId, usize>,
-    /// Which process comes in floods, and how often one of each is started.
+    /// The process that comes in floods, and the other one's rate.
     flood: usize,
     chances: [u64; 2],
-    /// What workers wait for, and which of them.
+    /// Unanswered polls, with their workers.
     polls: Vec<(RequestId, &'static str)>,
-    /// Whether there are workers that ask for jobs.
+    /// Whether there are polling workers.
     has_worker: bool,
 }
 
@@ -112,7 +112,7 @@ impl Cases {
         self.schemas[self.started.get(&case).copied().unwrap_or_default()].clone()
     }
 
-    /// How many tasks of each type the open cases have before them, at most.
+    /// The most tasks of each type in the open cases.
     pub(crate) fn tasks_left(&self, world: &World) -> Result<[i64; 3], String> {
         let mut left = [0; 3];
         for case in world.open_instances()? {
@@ -127,7 +127,7 @@ impl Cases {
         Ok(left)
     }
 
-    /// Cases come, now and then many at once.
+    /// Cases start, sometimes many at once.
     pub(crate) fn come(&mut self, world: &mut World, dice: &mut Dice) {
         for process in 0..self.chances.len() {
             if dice.chance(self.chances[process]) && self.started.len() < CASES_MAX {
@@ -157,7 +157,7 @@ impl Cases {
         instance
     }
 
-    /// Somebody has other plans with a case.
+    /// Administrative orders.
     pub(crate) fn order(&self, world: &mut World, dice: &mut Dice) {
         let all: Vec<InstanceId> = self.started.keys().copied().collect();
         let Some(&instance) = dice.pick(&all) else { return };
@@ -172,14 +172,14 @@ impl Cases {
         }
     }
 
-    /// Nothing stays suspended.
+    /// Resumes all suspended cases.
     pub(crate) fn resume_all(&self, world: &mut World) {
         for &instance in self.started.keys() {
             world.ask(Request::Resume { instance, reason: None });
         }
     }
 
-    /// Somebody has what could not be done tried again, or has done it.
+    /// Resolves incidents: retried, or completed by hand.
     pub(crate) fn resolve(&self, world: &mut World, dice: &mut Dice) -> Result<(), String> {
         let listed = world.ask_calmly(Request::Incidents { limit: 1_000, after: None })?;
         let Ok(Answer::Incidents { incidents, .. }) = listed else {
@@ -196,12 +196,12 @@ impl Cases {
         Ok(())
     }
 
-    /// Workers ask for jobs, now and then wait for them, do some of them, fail at some, give some back, and
-    /// forget some.
+    /// Workers poll jobs, sometimes wait for them, do some of them, fail at some, release some, and forget
+    /// some.
     pub(crate) fn poll(&mut self, world: &mut World, dice: &mut Dice) {
         for (id, worker) in std::mem::take(&mut self.polls) {
             let Some(reply) = world.reply(id) else {
-                // What a server that has crashed was asked is not answered any more.
+                // Requests to a crashed server are not answered any more.
                 if world.is_asked(id) {
                     self.polls.push((id, worker));
                 }
@@ -228,7 +228,7 @@ impl Cases {
     }
 }
 
-/// A worker tells what has come of a job, or does not.
+/// A worker reports the outcome of a job, or does not.
 fn report(worker: &str, job: JobLease, world: &mut World, dice: &mut Dice) {
     let worker = worker.into();
     match dice.below(10) {
@@ -247,7 +247,7 @@ fn report(worker: &str, job: JobLease, world: &mut World, dice: &mut Dice) {
     }
 }
 
-/// What a step comes to, whoever does it: the case decides how often its loop goes round.
+/// The outputs of a step, whatever its performer: the case determines its loop iterations.
 pub(crate) fn outcome(activity: &ActivityId) -> Data {
     let written = |name: &str| (name.to_owned(), json!(activity.to_string()));
     match (&*activity.step, activity.iteration.0.last()) {

@@ -1,7 +1,7 @@
-//! What must hold when all is over: the histories of the servers against what executors know.
+//! Invariants at the end: the histories of the servers compared with the executors.
 //!
-//! Invariant checked: an activity was completed once at most; a result that counted was told so to
-//! whoever gave it, every other one that it does not count, and nobody waits for anything.
+//! Invariant checked: an activity was completed at most once; the executor of an accepted result
+//! was told so, every other one that its result does not count, and nothing is awaited.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use super::executor::{Executor, State, Task};
 use super::staff::Staff;
 use crate::world::World;
 
-/// What the histories say.
+/// The contents of the histories.
 #[derive(Default)]
 pub(crate) struct Histories {
-    /// How often each activity was completed: once.
+    /// The performer of each activity: one completion each.
     completed: BTreeMap<String, Performer>,
-    /// Which result counted, and whose it was.
+    /// The accepted result of each activity, and its executor.
     counted: BTreeMap<String, (u64, Performer)>,
 }
 
@@ -77,7 +77,7 @@ impl Histories {
         self.completed.len()
     }
 
-    /// Holds them against what executors know.
+    /// Compares them with the executors.
     pub(crate) fn compare(&self, staff: &Staff) -> Result<(), String> {
         for (activity, (lease, by)) in &self.counted {
             let gave = |one: &&Executor| {
@@ -106,7 +106,7 @@ impl Histories {
         let counts = self.counted.get(&activity) == Some(&(lease, by));
         let agrees = match task.state {
             State::Acked => counts,
-            // Whoever wants to know is waited for; others need not.
+            // An executor without verdicts need not be told.
             State::Done => true,
             State::Nacked | State::Failed { .. } | State::Dropped | State::Open => !counts,
         };
@@ -118,7 +118,7 @@ impl Histories {
     }
 }
 
-/// What a server thinks that an executor has, has had, or has to be told.
+/// A server's view of an executor: tasks, and verdicts to tell.
 pub(crate) fn outstanding(world: &mut World) -> Result<Option<String>, String> {
     let (kept, gauges) = (world.site().jobs_kept(), world.gauges());
     if kept + gauges.jobs_queued + gauges.jobs_leased > 0 {

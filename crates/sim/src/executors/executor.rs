@@ -1,8 +1,8 @@
-//! One executor: what it is like, what it has, and what it knows of its results.
+//! One executor: its properties, its tasks, and its knowledge of verdicts.
 //!
-//! Invariant: it begins with a task once, unless it was started anew since. It works on as many at a
-//! time as it has hands, in the order in which they came, says what has come of them until somebody has
-//! received it, and a result again until it has a verdict; it is never told both.
+//! Invariant: it begins a task once, unless it was restarted since. It works on as many at a time as it
+//! has slots, first in, first out, resends their outcomes until they are acknowledged, and a result
+//! until it has a verdict; it is never told both verdicts.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,26 +13,25 @@ use legwork_site::{Ask, Job, JobLease, RegisterExecutor};
 
 use crate::dice::Dice;
 
-/// How long is waited before something is said again: at first, and at most; once it was received it is
-/// only a verdict that is waited for.
+/// The back-off of resends, at first and at most; after an acknowledgement only a verdict is awaited.
 const UNHEARD_MS: (i64, i64) = (2_000, 60_000);
 const UNJUDGED_MS: (i64, i64) = (30_000, 600_000);
 
 pub(crate) struct Executor {
     pub(crate) name: Arc<str>,
-    /// What it is like at each type.
+    /// Its properties at each type.
     skills: Vec<Skill>,
-    /// On so many tasks it works at a time; what is more waits, and nobody sees that.
+    /// Its concurrency; further tasks queue invisibly.
     hands: usize,
-    /// So many of a hundred tasks it does not want now.
+    /// Refused tasks in per cent.
     busy: u64,
-    /// In so many of a thousand turns it begins to hang.
+    /// Turns in which it begins to hang, in per mille.
     flaps: u64,
-    /// It does nothing and hears nothing until then.
+    /// It does nothing and receives nothing until then.
     hangs_until: Timestamp,
-    /// And is slow for a while after that.
+    /// And is slow until then.
     slow_until: Timestamp,
-    /// What it registers with, and whether it does.
+    /// Its registration, and whether it registers.
     pub(crate) registration: RegisterExecutor,
     pub(crate) is_in: bool,
     pub(crate) tasks: BTreeMap<u64, Task>,
@@ -43,7 +42,7 @@ pub(crate) struct Executor {
 #[derive(Clone, Copy)]
 struct Skill {
     ms: i64,
-    /// Of a hundred tasks.
+    /// In per cent of the tasks.
     fails: u64,
 }
 
@@ -59,22 +58,22 @@ pub(crate) struct Task {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Open,
-    /// Done, and not judged.
+    /// Done, without a verdict.
     Done,
     Acked,
     Nacked,
     Failed {
         retry: bool,
     },
-    /// Cancelled, or forgotten by an executor that was started anew.
+    /// Cancelled, or lost in a restart.
     Dropped,
 }
 
-/// What an executor answers to what it is asked.
+/// An executor's reply to a request.
 pub(crate) enum Reply {
     Taken,
     Busy,
-    /// It knows the verdict.
+    /// It acknowledges the verdict.
     Confirms,
     Nothing,
 }
@@ -115,7 +114,7 @@ impl Executor {
         self.registration = registration(&self.name, kinds, dice);
     }
 
-    /// From here on it is well.
+    /// From here on it is reliable.
     pub(crate) fn calm(&mut self) {
         (self.busy, self.flaps, self.hangs_until) = (0, 0, Timestamp(0));
         for skill in &mut self.skills {
@@ -123,21 +122,21 @@ impl Executor {
         }
     }
 
-    /// Nothing takes it very long.
+    /// No task takes it very long.
     pub(crate) fn steady(&mut self) {
         for skill in &mut self.skills {
             *skill = Skill { ms: skill.ms.min(900), fails: 0 };
         }
     }
 
-    /// On how many tasks of a type it works at a time, as far as it is given them.
+    /// Its concurrency at a type, limited by its registration.
     pub(crate) fn hands(&self, kind: &str) -> usize {
         let own = self.registration.types.iter().find(|own| self.is_in && *own.job == *kind);
         let limit = |most: Option<u32>| most.unwrap_or(u32::MAX).min(self.registration.limit);
         own.map_or(0, |own| self.hands.min(limit(own.limit) as usize))
     }
 
-    /// Does everything, and fails at nothing.
+    /// It does every type, and never fails.
     pub(crate) fn make_able(&mut self, kinds: &[&str]) {
         self.calm();
         self.skills.iter_mut().for_each(|skill| skill.fails = 0);
@@ -149,7 +148,7 @@ impl Executor {
         self.is_in && self.registration.types.iter().any(|own| *own.job == *kind)
     }
 
-    /// How long a task of a type takes it, if it does it.
+    /// The service time of a type, if it does the type.
     pub(crate) fn pace_ms(&self, place: usize, kind: &str) -> Option<i64> {
         self.offers(kind).then(|| self.skills.get(place).map(|skill| skill.ms))?
     }
@@ -158,7 +157,7 @@ impl Executor {
         self.is_in && self.registration.verdicts
     }
 
-    /// It may begin to hang, or be started anew.
+    /// It may begin to hang, or be restarted.
     pub(crate) fn live(&mut self, now: Timestamp, dice: &mut Dice) {
         if dice.below(1_000) as u64 >= self.flaps {
             return;
@@ -234,7 +233,7 @@ impl Executor {
         Reply::Taken
     }
 
-    /// Goes on with what it has.
+    /// Works on its tasks.
     pub(crate) fn work(&mut self, now: Timestamp, dice: &mut Dice) {
         if self.hangs(now) {
             return;
@@ -270,7 +269,7 @@ impl Executor {
         (task.say_at, task.pause_ms) = (Some(at), UNHEARD_MS.0);
     }
 
-    /// What it has to say now.
+    /// Its due messages.
     pub(crate) fn say(&mut self, now: Timestamp) -> Vec<(JobLease, State)> {
         let mut said = Vec::new();
         if self.hangs(now) {
@@ -278,7 +277,7 @@ impl Executor {
         }
         let wants_verdicts = self.wants_verdicts();
         for task in self.tasks.values_mut() {
-            // One that wants verdicts all of a sudden asks about all it does not know.
+            // An executor that begins to want verdicts asks about all results without one.
             if wants_verdicts && task.state == State::Done && task.say_at.is_none() {
                 (task.say_at, task.pause_ms) = (Some(now), UNJUDGED_MS.0);
             }
@@ -293,7 +292,7 @@ impl Executor {
         said
     }
 
-    /// Somebody has received what it said of a task.
+    /// A report was acknowledged.
     pub(crate) fn received(&mut self, lease: u64, now: Timestamp) {
         let wants_verdict = self.wants_verdicts();
         let Some(task) = self.tasks.get_mut(&lease).filter(|task| !task.is_received) else {
@@ -305,13 +304,13 @@ impl Executor {
         task.pause_ms = 2 * UNJUDGED_MS.0;
     }
 
-    /// Results of which it does not know whether they count.
+    /// Results without a verdict.
     pub(crate) fn unjudged(&self) -> impl Iterator<Item = &JobLease> {
         let unjudged = self.tasks.values().filter(|task| task.state == State::Done);
         unjudged.map(|task| &task.task)
     }
 
-    /// When it has something to do or to say next.
+    /// Its next event.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         let said = self.tasks.values().filter_map(|task| task.say_at).min();
         let ready = self.working.first().map(|(at, _)| *at);
@@ -320,7 +319,7 @@ impl Executor {
     }
 }
 
-/// Any types but none, with limits of any kind.
+/// At least one type, with any limits.
 fn registration(name: &Arc<str>, kinds: &[&str], dice: &mut Dice) -> RegisterExecutor {
     let limit = 1 + dice.below(6) as u32;
     let mut types = Vec::new();

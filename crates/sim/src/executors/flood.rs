@@ -1,9 +1,9 @@
-//! A flood of one process beside a few cases of another one, in calm weather: the few do not wait for the
+//! A flood of one process next to a few cases of another one, in calm conditions: the few do not wait for the
 //! end of the flood.
 //!
-//! Invariant checked: as long as the flood goes on, each of the few ends within about the time that the slowest
-//! executor takes for all tasks that were there before it, as in a single queue, or for as many turns as
-//! the few before it and it itself need, if that is more: the few share the turns of their process.
+//! Invariant checked: during the flood, each of the few ends within about the time that the slowest executor
+//! takes for all earlier tasks, as in a single queue, or for as many turns as the few before it and it itself
+//! need, if that is longer: the few share the turns of their process.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +16,16 @@ use super::{finish, pass_time, turn};
 use crate::dice::Dice;
 use crate::world::World;
 
-/// So much of the flood is kept waiting, for so many turns.
+/// The queue of the flood, and its duration in turns.
 const WAITING: usize = 6;
 const TURNS: u32 = 500;
-/// How many of the few there are.
+/// The number of the few.
 const FEW: usize = 6;
 const CASES_MAX: usize = 400;
 /// One turn of the few comes after so many tasks: an executor that does all types gives each the same share, and
 /// the flood and the few have the same share of theirs.
 const TASKS_PER_TURN: usize = 2 * KINDS.len();
-/// The way of what is said, there and back.
+/// The latency of messages, there and back.
 const SLACK_MS: i64 = 3_000;
 
 pub(crate) fn go_on(
@@ -37,7 +37,7 @@ pub(crate) fn go_on(
     world.calm();
     staff.steady();
     let flood = dice.below(2);
-    // Who has begun when, and until when they are to end.
+    // When each began, and when it must end.
     let mut few: BTreeMap<InstanceId, (Timestamp, Timestamp)> = BTreeMap::new();
     let (mut begun, mut next) = (0, 40);
     for number in 0..TURNS {

@@ -1,8 +1,8 @@
-//! Executors that are slow, fail, hang, forget, come and go, over a network that loses and repeats what is
-//! said, and a site that crashes.
+//! Executors that are slow, fail, hang, forget, come and go, over a network that loses and repeats messages, and a
+//! site that crashes.
 //!
-//! Invariant: whatever happens, one result counts for every step, the executor that gave it knows that
-//! it does, everybody else knows that theirs does not, and everything comes to an end.
+//! Invariant: in all cases one result is accepted for every step, its executor is told so, every other executor is
+//! told that its result does not count, and everything comes to an end.
 
 mod cases;
 pub(crate) mod checks;
@@ -20,8 +20,8 @@ use checks::Histories;
 use staff::{Field, Staff};
 
 const TURNS: u32 = 200;
-/// How long it may take until what was lost before it became calm is given up, at the last attempt; longer if its lease
-/// lasts longer, as with an executor that is taken to have a backlog.
+/// How long it takes at most until tasks lost before the calm are abandoned, at the last attempt; longer if their
+/// leases last longer, as with an executor that is assumed to have a backlog.
 const LEFT_OVER_MS: i64 = 3_600_000;
 
 pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
@@ -51,7 +51,7 @@ pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
     report(&staff, &cases, &world)
 }
 
-/// Checks everything, and tells what was done.
+/// Checks everything, and reports what was done.
 fn report(staff: &Staff, cases: &Cases, world: &World) -> Result<Report, String> {
     let schema = |case| cases.schema(case);
     let histories = Histories::read(std::slice::from_ref(world), &schema)?;
@@ -65,7 +65,7 @@ fn report(staff: &Staff, cases: &Cases, world: &World) -> Result<Report, String>
     })
 }
 
-/// All that is open comes to its end, in not much more than the time that the work takes at worst.
+/// Everything open ends, in not much more than the time that the work takes at worst.
 fn finish(
     staff: &mut Staff,
     cases: &mut Cases,
@@ -102,7 +102,7 @@ fn turn(staff: &mut Staff, world: &mut World, dice: &mut Dice) -> Result<(), Str
     staff.turn(&mut Field { worlds, now, data: &outcome, is_cut }, dice)
 }
 
-/// On to the next moment that something is due at. What has arrived at the server is handled before anything else.
+/// Advances to the next event. Arrived messages are handled first.
 fn pass_time(staff: &Staff, world: &mut World) {
     let now = world.now();
     let arrived = world.is_busy().then_some(now);

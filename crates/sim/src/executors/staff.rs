@@ -1,9 +1,8 @@
-//! All executors, and what is on its way between them and the servers that share them: lost, repeated and
-//! late.
+//! All executors, and the messages between them and the servers that share them: lost, repeated and late.
 //!
-//! Results are sent to any server, which passes them on to the one that gave the task; what a task or a
-//! verdict is answered with comes back to the one that asked. Executors come, go, and come back with
-//! other types, limits and wishes.
+//! Results are sent to any server, which passes them on to the one that assigned the task; replies to
+//! tasks and verdicts go back to the sender. Executors come, go, and come back with other types, limits
+//! and settings.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,49 +25,49 @@ const POLICIES: [&str; 6] =
     ["random", "round-robin", "weighted", "least-outstanding", "two-choices", "oxthas-3"];
 const LEARNING: &str = "ours";
 const EXECUTORS_MAX: usize = 7;
-/// The type of which there is little.
+/// The type with few tasks.
 pub(crate) const NOTED: usize = 1;
 
 pub(crate) struct Staff {
     pub(crate) executors: Vec<Executor>,
     kinds: Kinds,
-    /// Where some are at home.
+    /// The home domains of some.
     domains: Vec<&'static str>,
-    /// By the moment of arrival and a number that keeps the order of equals.
+    /// By the moment of arrival and a number that orders equal ones.
     letters: BTreeMap<(Timestamp, u64), Letter>,
     sent: u64,
-    /// What was said where, of which executor and task.
+    /// The executor and task of each report to a server.
     said: BTreeMap<(usize, RequestId), (usize, u64)>,
-    /// The registration of the first of the untold was asked for.
+    /// The pending request for the first unregistered change.
     errand: Option<RequestId>,
-    /// Whose registration has changed, and is not known to the servers.
+    /// Executors whose registration has changed, and is not known to the servers.
     untold: Vec<usize>,
-    /// Which server has given which step out.
+    /// The server that has assigned each step.
     offered: BTreeMap<ActivityId, usize>,
-    /// When the last lease ends of the tasks that may have got lost.
+    /// When the last lease ends of the tasks that may be lost.
     leased_until: Timestamp,
     is_calm: bool,
 }
 
-/// What is on its way.
+/// Messages in transit.
 #[derive(Clone)]
 enum Letter {
     /// From a server to an executor.
     Ask(usize, usize, Ask),
-    /// What an executor answers to the server that asked.
+    /// A reply of an executor to the requesting server.
     Answer(usize, usize, JobLease, Outcome),
     Confirm(usize, usize, JobLease),
-    /// A result for the server that gave the task, by whatever server.
+    /// A result for the server that assigned the task, sent to any server.
     Result(usize, usize, JobLease, Outcome),
-    /// That a result was received.
+    /// The acknowledgement of a result.
     Receipt(usize, u64),
 }
 
-/// Where executors work.
+/// The environment of executors.
 pub(crate) struct Field<'f> {
     pub(crate) worlds: &'f mut [World],
     pub(crate) now: Timestamp,
-    /// What an activity comes to.
+    /// The outputs of an activity.
     pub(crate) data: &'f dyn Fn(&ActivityId) -> Data,
     pub(crate) is_cut: &'f dyn Fn(usize, usize) -> bool,
 }
@@ -94,7 +93,7 @@ impl Staff {
         staff
     }
 
-    /// Of some types it is said who chooses, and that it is to be written down.
+    /// Sets policies for some types, recorded in some cases.
     pub(crate) fn set_policies(&self, world: &mut World, dice: &mut Dice) -> Result<(), String> {
         for kind in self.kinds.iter().filter(|_| dice.chance(30)).collect::<Vec<_>>() {
             let policy = (*dice.pick(&POLICIES).unwrap_or(&"random")).into();
@@ -126,7 +125,7 @@ impl Staff {
         self.executors.push(one);
     }
 
-    /// From here on nothing is lost, nobody fails for ever, and somebody does each type.
+    /// From here on nothing is lost, failures are temporary, and each type has an executor.
     pub(crate) fn calm(&mut self) {
         self.is_calm = true;
         self.executors.iter_mut().for_each(Executor::calm);
@@ -139,12 +138,12 @@ impl Staff {
         }
     }
 
-    /// Until when a server may wait for what got lost before it became calm.
+    /// Until when a server may wait for tasks lost before the calm.
     pub(crate) fn leased_until(&self) -> Timestamp {
         self.leased_until
     }
 
-    /// What somebody still waits for: to be registered, or to know what a result is worth.
+    /// What is still awaited: a registration, or a verdict.
     pub(crate) fn awaits(&self) -> Option<String> {
         if let Some(place) = self.untold.first() {
             return Some(format!("{} to be registered or not", self.executors[*place].name));
@@ -155,13 +154,13 @@ impl Staff {
         Some(format!("{name} to know of {}", task.activity))
     }
 
-    /// From here on all are well, and neither very slow nor different from one day to the other.
+    /// From here on all are reliable, not very slow, and constant.
     pub(crate) fn steady(&mut self) {
         self.executors.iter_mut().for_each(Executor::steady);
         self.calm();
     }
 
-    /// How long it takes whoever is slowest to do so many tasks of any type and all that they have.
+    /// How long the slowest executor takes for so many tasks of any type and all assigned ones.
     pub(crate) fn turn_ms(&self, waiting: usize) -> i64 {
         let slowest = self.longest_ms([1, 0, 0]).max(self.longest_ms([0, 1, 0]));
         let slowest = slowest.max(self.longest_ms([0, 0, 1]));
@@ -171,8 +170,8 @@ impl Staff {
         slowest * tasks as i64
     }
 
-    /// How long so many tasks of each type take in the worst case: one after the other, each done by
-    /// whoever is slowest at it.
+    /// The worst case for so many tasks of each type: one after the other, each done by the slowest
+    /// executor of the type.
     pub(crate) fn longest_ms(&self, tasks: [i64; 3]) -> i64 {
         let of_kind = |(place, tasks)| {
             let paces =
@@ -187,7 +186,7 @@ impl Staff {
         self.executors.iter().filter_map(Executor::next_due).chain(letter).min()
     }
 
-    /// All do what they do; the registrar is the first server.
+    /// All act; the registrar is the first server.
     pub(crate) fn turn(&mut self, field: &mut Field<'_>, dice: &mut Dice) -> Result<(), String> {
         self.collect(field, dice)?;
         self.hear_receipts(field, dice)?;
@@ -208,7 +207,7 @@ impl Staff {
         Ok(())
     }
 
-    /// What is said comes late, twice, or not at all.
+    /// Messages come late, twice, or not at all.
     fn post(&mut self, letter: &Letter, now: Timestamp, dice: &mut Dice) {
         let copies = match dice.below(100) {
             _ if self.is_calm => 1,
@@ -224,7 +223,7 @@ impl Staff {
         }
     }
 
-    /// Takes what servers say to executors.
+    /// Takes the messages of servers to executors.
     fn collect(&mut self, field: &mut Field<'_>, dice: &mut Dice) -> Result<(), String> {
         for place in 0..field.worlds.len() {
             for Call { executor, ask, .. } in field.worlds[place].take_calls() {
@@ -252,7 +251,7 @@ impl Staff {
         Ok(())
     }
 
-    /// An executor tells what has come of a task.
+    /// An executor reports the outcome of a task.
     fn say(
         &mut self,
         from: usize,
@@ -267,7 +266,7 @@ impl Staff {
                 Outcome::Done((field.data)(&task.activity))
             }
         };
-        // As the answer to the task, if that is still awaited: nobody says that it was received.
+        // As the reply to the task, if that is still awaited: it is not acknowledged.
         let giver = usize::from(JobLease::server(task.lease).0);
         if dice.chance(20) {
             self.executors[from].received(task.lease, field.now);
@@ -286,7 +285,7 @@ impl Staff {
     ) -> Result<(), String> {
         let now = field.now;
         match letter {
-            // What comes to one that hangs is lost.
+            // Messages to a hanging executor are lost.
             Letter::Ask(_, to, _) if self.executors[to].hangs(now) => {}
             Letter::Ask(from, to, ask) => {
                 let task = task_of(&ask);
@@ -353,7 +352,7 @@ impl Staff {
         field.worlds[to].ask_as(Credential::Executor(executor), request)
     }
 
-    /// Who has said something hears that it was received.
+    /// Senders get acknowledgements.
     fn hear_receipts(&mut self, field: &mut Field<'_>, dice: &mut Dice) -> Result<(), String> {
         for (place, id) in self.said.keys().copied().collect::<Vec<_>>() {
             let Some(reply) = field.worlds[place].reply(id) else { continue };
@@ -392,7 +391,7 @@ impl Staff {
         self.untold.push(place);
     }
 
-    /// Executors come, go and change; what is not answered is asked for again.
+    /// Executors come, go and change; unanswered requests are repeated.
     fn register(&mut self, field: &mut Field<'_>, dice: &mut Dice) -> Result<(), String> {
         if !self.is_calm && dice.chance(2) && self.untold.is_empty() {
             self.change_one(dice);

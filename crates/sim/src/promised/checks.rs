@@ -1,4 +1,4 @@
-//! What must hold while promises are made, and at the end.
+//! Invariants while promises are made, and at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,10 @@ use crate::Promises;
 use crate::material::AGENTS;
 use crate::world::{Reply, World};
 
-/// Nobody looks at their list all the time, and messages take a moment.
+/// People do not look at their lists all the time, and messages take a moment.
 const MARGIN: i64 = 60_000;
-/// By how much the longest step may seem to become late before it is given up, a sixteenth of it, and how long it takes until
-/// that is looked at: of the time in which people work.
+/// How late the longest step may seem before it is given up, a sixteenth of it, and the interval of checks: in
+/// working time.
 const MARGIN_PLAN: i64 = 12 * 60_000 / 16 + 7_000;
 
 fn plan(office: &mut Office, agent: &AgentId) -> Result<Option<PlanView>, String> {
@@ -45,7 +45,7 @@ fn plan_by(
     }
 }
 
-/// Nobody does two things at a time, and where nothing breaks all is done before it is due.
+/// Nobody does two steps at a time, and without faults every step is done before it is due.
 pub(super) fn no_overlap(office: &mut Office) -> Result<(), String> {
     for agent in AGENTS.map(AgentId::from) {
         let Some(plan) = plan(office, &agent)? else { continue };
@@ -54,7 +54,7 @@ pub(super) fn no_overlap(office: &mut Office) -> Result<(), String> {
                 return Err(format!("{agent} does two things at a time: {turn:?} {next:?}"));
             }
         }
-        // Who is behind at the end of the day by a moment is so in the morning, and by no more.
+        // A person who is slightly behind at the end of the day is so in the morning, and by no more.
         let is_late = |turn: &&legwork_site::PlannedTurn| {
             let behind = |due| office.people.work_between(&agent, due, turn.to);
             turn.due.is_some_and(|due| behind(due) > MARGIN_PLAN)
@@ -70,13 +70,13 @@ pub(super) fn no_overlap(office: &mut Office) -> Result<(), String> {
     Ok(())
 }
 
-/// What is reserved in somebody's plan.
+/// The reservations in a person's plan.
 fn reserved(plan: &PlanView) -> BTreeSet<(InstanceId, Timestamp)> {
     let firm = plan.turns.iter().filter(|turn| turn.is_firm);
     firm.filter_map(|turn| Some((turn.instance?, turn.due?))).collect()
 }
 
-/// What somebody has begun, as the stream of plans of a server has it.
+/// The tasks that a person has begun, from the plan stream of a server.
 fn begun(world: &World) -> Result<BTreeSet<(InstanceId, Timestamp)>, String> {
     let (mut dues, mut begun) = (BTreeMap::new(), BTreeSet::new());
     for bytes in world.records(StreamId::PLANS, 0)? {
@@ -92,8 +92,7 @@ fn begun(world: &World) -> Result<BTreeSet<(InstanceId, Timestamp)>, String> {
     Ok(begun)
 }
 
-/// The latest by which anything was ever to be done: also what was only tried is reserved until then, if the word that
-/// nobody wants it got lost.
+/// The latest due date of all: tentative reservations also last until then, if their release was lost.
 pub(super) fn last_due(office: &Office) -> Result<Timestamp, String> {
     let mut last = office.last_deadline;
     for world in &office.worlds {
@@ -109,8 +108,8 @@ pub(super) fn last_due(office: &Office) -> Result<Timestamp, String> {
     Ok(last)
 }
 
-/// What displaces others is in a plan when its planner has heard that the case goes ahead: soon after it has begun. What is
-/// reserved to promise a revoked case again is given back when the attempt is lost.
+/// A displacing reservation is in a plan when its planner knows that the case goes ahead: soon after the start.
+/// Reservations for a revoked case are released when the attempt to promise it again fails.
 fn started(office: &Office) -> BTreeSet<InstanceId> {
     let is_heard = |created: Timestamp| office.now.0 - created.0 > MARGIN;
     let started = office.ledger.cases.iter().filter(|(_, case)| {
@@ -119,8 +118,8 @@ fn started(office: &Office) -> BTreeSet<InstanceId> {
     started.map(|(id, _)| *id).collect()
 }
 
-/// A server that is made anew from its store has the same plans. Of what was begun it can only guess how
-/// much is left, so that may be shown or not.
+/// A server recovered from its store has the same plans. It can only estimate the remaining work of begun tasks, so
+/// those may be shown or not.
 pub(super) fn plans_are_stored(office: &mut Office) -> Result<(), String> {
     office.ledger.read_on(&office.worlds)?;
     for place in 0..office.worlds.len() {
@@ -129,9 +128,9 @@ pub(super) fn plans_are_stored(office: &mut Office) -> Result<(), String> {
         if office.worlds[place].is_down() {
             continue;
         }
-        // What was reserved for a start that is still looked at is given back when that is lost.
+        // Reservations for a pending admission are released when that is lost.
         let begun = begun(&office.worlds[place])?;
-        // So is what was reserved for new dates that are not told yet.
+        // So are reservations for new dates that are not recorded yet.
         let (started, told) = (started(office), office.ledger.planned());
         let waiting = |plan: PlanView| {
             let waiting = &reserved(&plan) - &begun;
@@ -159,7 +158,7 @@ pub(super) fn plans_are_stored(office: &mut Office) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks everything, and tells what came of the promises.
+/// Checks everything, and reports the outcomes of the promises.
 pub(super) fn all(office: &mut Office, starts: &Starts) -> Result<Promises, String> {
     office.ledger.read_on(&office.worlds)?;
     nothing_is_left(office)?;
@@ -206,7 +205,7 @@ fn nothing_is_left(office: &mut Office) -> Result<(), String> {
     Ok(())
 }
 
-/// When the last step of each instance was done, at whatever server.
+/// When the last step of each instance was done, at any server.
 fn ends(office: &Office) -> Result<BTreeMap<InstanceId, Timestamp>, String> {
     let mut ends = BTreeMap::new();
     for world in &office.worlds {
@@ -256,9 +255,9 @@ fn kept_or_told(
     Ok(())
 }
 
-/// Where nothing breaks a promise is taken back only because something more important came, and before the step
-/// is due, or because it goes round once more than planned. What is displaced, or goes on longer, is done later than planned, and
-/// then something else may become late for that.
+/// Without faults a promise is revoked only for a more important case, and before the step is due, or for an
+/// unplanned loop iteration. A displaced or longer step is done later than planned, and then another one may become
+/// late.
 fn only_for_something_more_important(
     office: &Office,
     id: InstanceId,
@@ -285,8 +284,8 @@ impl Office {
         schema.nodes.iter().any(|node| node.job().is_some())
     }
 
-    /// Whether the server that would have to tell it was down when something was due: when it is up again, everybody can
-    /// see that it is late.
+    /// Whether the server that would have to report was down when a step was due: when it is up again, everybody
+    /// can see that the step is late.
     fn is_down_at(&self, place: usize, due: Timestamp) -> bool {
         let mut down = self.troubles.iter().filter(|it| it.is_down && it.place == place);
         down.any(|it| it.from <= due.0 && due.0 <= it.until)

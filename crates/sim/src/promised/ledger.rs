@@ -1,4 +1,4 @@
-//! What was promised for each instance and what was told of it, read from the histories.
+//! The promises of each instance and their changes, from the histories.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,28 +13,28 @@ pub(super) struct Ledger {
     pub(super) cases: BTreeMap<InstanceId, Case>,
 }
 
-/// An instance as its history at the server that started it tells.
+/// An instance by its history at the server that started it.
 pub(super) struct Case {
     pub(super) place: usize,
     pub(super) process: usize,
-    /// Somebody wanted it aborted.
+    /// An abort was requested.
     pub(super) is_aborted: bool,
-    /// Somebody has held it up.
+    /// It was suspended for a while.
     pub(super) was_suspended: bool,
     read: usize,
     pub(super) created: Option<Timestamp>,
     pub(super) deadline: Option<Deadline>,
     pub(super) was_promised: bool,
-    /// It was told that the deadline has passed.
+    /// The passing of the deadline was recorded.
     pub(super) has_passed: bool,
-    /// Whoever has started it was told that it is promised.
+    /// The starter was told that it is promised.
     pub(super) is_answered: bool,
     pub(super) told: Vec<Told>,
-    /// From when on it was promised or not, as whoever has started it could see.
+    /// Since when it was promised or not, as seen by the starter.
     standings: Vec<(Timestamp, bool)>,
 }
 
-/// A change of a plan, as it stands in a history.
+/// A change of a plan in a history.
 #[derive(Debug)]
 pub(super) struct Told {
     pub(super) at: Timestamp,
@@ -42,10 +42,10 @@ pub(super) struct Told {
     pub(super) reason: String,
 }
 
-/// What is planned for a step.
+/// The plan of a step.
 pub(super) struct Slot {
     pub(super) takes: i64,
-    /// Somebody has promised it, or a machine has.
+    /// It is promised, by a person or a machine.
     pub(super) is_promised: bool,
 }
 
@@ -68,13 +68,13 @@ impl Ledger {
         self.cases.insert(id, case);
     }
 
-    /// By when what is to be done, as the histories tell.
+    /// The planned due dates in the histories.
     pub(super) fn planned(&self) -> BTreeSet<(InstanceId, Timestamp)> {
         let all = self.cases.iter().filter_map(|(id, case)| Some((id, case.deadline.as_ref()?)));
         all.flat_map(|(id, deadline)| deadline.legs.iter().map(|leg| (*id, leg.due))).collect()
     }
 
-    /// Reads on in the histories.
+    /// Reads new records of the histories.
     pub(super) fn read_on(&mut self, worlds: &[World]) -> Result<(), String> {
         for (id, case) in &mut self.cases {
             for bytes in worlds[case.place].records(StreamId::from(*id), case.read)? {
@@ -109,19 +109,19 @@ impl Case {
         }
     }
 
-    /// What is planned for a step, if it has a deadline.
+    /// The plan of a step, if it has a deadline.
     pub(super) fn slot(&self, node: NodeId, round: u64) -> Option<Slot> {
         let mut legs = self.deadline.as_ref()?.legs.iter();
         let leg = legs.find(|leg| (leg.node, leg.round) == (node, round))?;
         Some(Slot { takes: leg.takes_ms as i64, is_promised: leg.planned.is_some() })
     }
 
-    /// Whether it was told at some time that it is not promised any more.
+    /// Whether it was ever reported as no longer promised.
     pub(super) fn was_revoked(&self) -> bool {
         self.told.iter().any(|told| !told.is_promised)
     }
 
-    /// Whether it stood as not promised then. What was promised anew before counts as promised.
+    /// Whether it was not promised at that moment. A promise renewed before that counts.
     pub(super) fn is_unpromised_at(&self, at: Timestamp) -> bool {
         let so_far = self.standings.iter().take_while(|(told, _)| *told <= at);
         so_far.last().is_some_and(|(_, is_promised)| !is_promised)

@@ -1,7 +1,8 @@
-//! What servers find out about the connections between them: that one is closed because the other server has died or is
-//! cut off, and that there is one again.
+//! The servers' knowledge of the connections between them: closed because the peer has died or is cut off, or open
+//! again.
 //!
-//! Invariant: whoever begins anew has a new connection to each other, and the others find the old one closed before.
+//! Invariant: a restarted server has a new connection to each peer, and the peers notice that the old one is closed
+//! before.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +11,14 @@ use legwork_model::id::ServerId;
 use super::Office;
 use crate::dice::Dice;
 
-/// How likely it is that a closed connection is found out at once, in per cent for each turn.
+/// The probability that a closed connection is noticed at once, in per cent per turn.
 const NOTICED: u64 = 60;
 
 #[derive(Default)]
 pub(super) struct Links {
-    /// To which life of which other server each has a connection.
+    /// The incarnation of the peer of each open connection.
     open: BTreeMap<(usize, usize), u32>,
-    /// How often each server has died.
+    /// The number of crashes of each server.
     lives: BTreeMap<usize, u32>,
 }
 
@@ -27,7 +28,7 @@ impl Links {
         self.open.retain(|(at, _), _| *at != place);
     }
 
-    /// What has changed for each server that is up: to whom, and whether there is a connection now.
+    /// The changes for each server that is up: the peer, and whether there is a connection now.
     pub(super) fn changes(
         &mut self,
         is_open: impl Fn(usize, usize) -> bool,
@@ -39,7 +40,7 @@ impl Links {
         for (at, to) in pairs.filter(|(at, to)| at != to) {
             let life = is_open(at, to).then(|| self.lives.get(&to).copied().unwrap_or(0));
             let known = self.open.get(&(at, to)).copied();
-            // Silence says nothing: without a new connection it may take a moment.
+            // Silence is no evidence: without a new connection it may take a moment.
             if known == life || life.is_none() && !dice.chance(NOTICED) {
                 continue;
             }
@@ -57,7 +58,7 @@ impl Links {
 }
 
 impl Office {
-    /// Servers that are up find out to whom they have a connection.
+    /// Servers that are up notice changed connections.
     pub(super) fn look_at_links(&mut self, dice: &mut Dice) {
         let (worlds, network) = (&self.worlds, &self.network);
         let server = |place: usize| ServerId(place as u16);

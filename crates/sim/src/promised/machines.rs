@@ -1,9 +1,9 @@
-//! Machines that all servers give work to: what was promised, and what was not.
+//! Machines that all servers assign work to, promised or not.
 //!
 //! Invariant: a machine does as many tasks at a time as it says, in the order in which they came, and none takes
-//! longer than its definition says, but for what the machine does regularly, by its own clock. What it is given again, by a server
-//! that has died and does not know it, is another task: it does both. It takes no more from a server than it says, and what is
-//! done it reports until it is heard.
+//! longer than its definition says, but for what the machine does regularly, by its own clock. A task assigned
+//! again by a restarted server that does not know the first assignment is another task: the machine does both. It
+//! accepts no more tasks from a server than its limit, and resends results until they are acknowledged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,12 +23,12 @@ use crate::dice::Dice;
 use crate::material::DOMAINS;
 use crate::world::World;
 
-/// So many cases are begun without a deadline.
+/// The number of cases without a deadline.
 const PLAIN_MAX: u32 = 12;
-/// So many tasks machines take from one server.
+/// The limit of machines on tasks of one server.
 const LIMIT: u32 = 2;
-/// Tasks take so many percent of what their definition says: the rest is for the way. All the same: how long they
-/// take is learned, and none takes longer than was learned.
+/// The actual service time in per cent of the definition: the rest is for latency. The learned service time is
+/// never exceeded.
 const SHARE_MIN: usize = 50;
 const SHARE_MORE: usize = 46;
 
@@ -38,7 +38,7 @@ pub(super) struct Machines {
     plain: u32,
     share: Option<usize>,
     asked: Vec<(usize, RequestId)>,
-    /// What is done and was not heard of yet.
+    /// Unacknowledged results.
     done: Vec<Done>,
 }
 
@@ -53,26 +53,26 @@ struct Done {
 struct Machine {
     name: Arc<str>,
     hands: usize,
-    /// How many it takes from one server.
+    /// Its limit on tasks of one server.
     limit: usize,
     regular: Option<Regular>,
-    /// With each report it tells all that it has.
+    /// Whether it reports all its tasks with each result.
     tells: bool,
-    /// In the order in which it came.
+    /// In the order of arrival.
     has: Vec<Held>,
 }
 
-/// What a machine does once in every period, at some moment of it: its tasks stand still meanwhile.
+/// Regular work of a machine, at some moment of every period: its tasks pause meanwhile.
 struct Regular {
     work: RegularWork,
-    /// Of the running period: when it ends, how much of it is still to be waited for, and how much is left to do.
+    /// Of the current period: its end, the time until the work, and the remaining work.
     until: i64,
     wait: i64,
     left: i64,
 }
 
 impl Regular {
-    /// How much of some time is left for tasks.
+    /// The part of some time that is left for tasks.
     fn pass(&mut self, passed: i64) -> i64 {
         let waited = self.wait.min(passed);
         let worked = self.left.min(passed - waited);
@@ -87,7 +87,7 @@ impl Regular {
             return;
         }
         let (every, takes) = (self.work.every_ms as i64, self.work.takes_ms as i64);
-        // What was left of the last one comes first: nothing is dropped, and nothing is done early.
+        // The rest of the last period comes first: nothing is dropped, and nothing is done early.
         let left = self.left + takes;
         let wait = dice.below((every - left).max(1) as usize) as i64;
         (self.until, self.wait, self.left) = (self.until.max(now) + every, wait, left);
@@ -102,7 +102,7 @@ struct Held {
 }
 
 impl Held {
-    /// The server that gave it has died since, and knows nothing of it.
+    /// Whether the assigning server has died since, and does not know the task.
     fn is_forgotten(&self, office: &Office) -> bool {
         let mut down = office.troubles.iter().filter(|it| it.is_down && it.place == self.place);
         down.any(|it| it.from >= self.since)
@@ -110,11 +110,11 @@ impl Held {
 }
 
 impl Machine {
-    /// Answers a task that it does not take. Where nothing breaks and all work goes through one planner, what was promised does
-    /// not queue behind anything.
+    /// Returns a task that it refuses. Without faults and with one planner for all work, promised tasks do not
+    /// queue behind anything.
     fn take(&mut self, held: Held, office: &Office) -> Result<Option<Held>, String> {
         let slot = office.slot(&held.task.activity);
-        // Who plans may hear of an abort before whoever gives it.
+        // The planner may know of an abort before the assigning server.
         let is_wanted = !office.is_aborted(&held.task.activity);
         let is_promised = slot.is_some_and(|slot| slot.is_promised && is_wanted);
         let is_calm = office.ledger.cases.get(&held.task.activity.instance);
@@ -131,7 +131,7 @@ impl Machine {
     }
 }
 
-/// Processes with steps for machines: alone, after somebody has done something, and two that go where their machine is.
+/// Processes with steps for machines: alone, after a step of a person, and two located at their machine.
 pub(super) fn processes(domains: usize, dice: &mut Dice) -> Vec<Process> {
     let press = |step: &str, at: &str, takes: usize| {
         format!(
@@ -164,7 +164,7 @@ impl Machines {
             let takes_ms = 5_000 + dice.below(40_000) as u64;
             let regularly = dice.chance(30).then_some(RegularWork { every_ms, takes_ms });
             let name: Arc<str> = format!("machine-{number}").into();
-            // Then it has no more hands for them either.
+            // Then it has no more slots for them either.
             let of_type = dice.chance(25).then_some(1);
             let tells = dice.chance(50);
             let least = of_type.unwrap_or(LIMIT);
@@ -192,7 +192,7 @@ impl Machines {
         Ok(machines)
     }
 
-    /// Somebody begins a case without a deadline.
+    /// Starts a case without a deadline.
     pub(super) fn start_some(&mut self, office: &mut Office, dice: &mut Dice) {
         if self.all.is_empty() || self.plain >= PLAIN_MAX || !dice.chance(2) {
             return;
@@ -220,7 +220,7 @@ impl Machines {
         office.ledger.add(instance, place, process);
     }
 
-    /// Machines take what they are given, and tell what is done.
+    /// Machines accept tasks, and report results.
     pub(super) fn turn(&mut self, office: &mut Office, dice: &mut Dice) -> Result<(), String> {
         self.asked.retain(|(place, id)| {
             office.worlds[*place].reply(*id).is_none() && office.worlds[*place].is_asked(*id)
@@ -246,7 +246,7 @@ impl Machines {
                             asked: None,
                         }));
                     }
-                    // Who went on with it would be busy, and nobody would know.
+                    // A machine that went on would be busy without any server knowing.
                     Ask::Cancel(task) => machine.has.retain(|held| held.task != task),
                     Ask::Verdict { .. } => {}
                 }
@@ -272,7 +272,7 @@ impl Machines {
         Ok(())
     }
 
-    /// Machines tell what is done, again until they are answered.
+    /// Machines report results, with resends.
     fn report(&mut self, office: &mut Office) {
         let Self { all, done, .. } = self;
         done.retain_mut(|Done { machine, place, task, outcome, asked }| {
@@ -322,7 +322,7 @@ impl Machines {
         self.all.iter().map(|machine| ResourceId::Executor(machine.name.clone()))
     }
 
-    /// When all cases are over, no machine has promised anything.
+    /// When all cases are over, no machine has a reservation.
     pub(super) fn nothing_is_left(&self, office: &mut Office) -> Result<(), String> {
         for machine in &self.all {
             let mut is_free = false;
@@ -348,7 +348,7 @@ fn success() -> Outcome {
     Outcome::Done(Data::new())
 }
 
-/// Where something breaks, machines now and then fail as well, or have no time.
+/// In runs with faults, machines sometimes fail as well, or are busy.
 fn draw_outcome(dice: &mut Dice) -> Outcome {
     match dice.below(20) {
         0 => Outcome::Failed { error: "broken".to_owned(), retry: true },
@@ -357,7 +357,7 @@ fn draw_outcome(dice: &mut Dice) -> Outcome {
     }
 }
 
-/// How long a step takes by its definition.
+/// The duration of a step by its definition.
 fn takes(office: &Office, activity: &ActivityId) -> i64 {
     let case = office.ledger.cases.get(&activity.instance);
     let schema = case.map(|case| &office.processes[case.process].1);

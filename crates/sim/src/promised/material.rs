@@ -1,4 +1,4 @@
-//! What a run is made of: servers, people, processes whose steps say how long they take.
+//! The random inputs of a run: servers, people, processes with durations.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::cluster::changes::{draw_topology, server};
 use crate::dice::Dice;
 use crate::material::{AGENTS, DOMAINS};
 
-/// Whoever plays the same role can do the same steps, wherever they are at home.
+/// People with the same role can do the same steps, whatever their homes.
 const ROLES: [&str; 3] = ["clerk", "manager", "driver"];
 /// In minutes.
 const TAKES_MIN: usize = 4;
 const TAKES_MORE: usize = 9;
 
-/// Now and then one server alone, which gives machines all their work; else two or three domains with one or two servers
-/// each. People are at home anywhere.
+/// Sometimes one server alone, which assigns all work of machines; else two or three domains with one or two
+/// servers each. People have any homes.
 pub(super) fn topology(dice: &mut Dice) -> Topology {
     let is_alone = dice.chance(15);
     let size = if is_alone { 1 } else { 2 + dice.below(2) };
@@ -33,19 +33,19 @@ pub(super) fn topology(dice: &mut Dice) -> Topology {
     topology
 }
 
-/// Five people with one or two roles each, at least two for each role. Some fall ill at a moment, of some it is known
-/// before when they are absent, some work only by a calendar, and some have a substitute.
+/// Five people with one or two roles each, at least two for each role. Some fall ill at a moment, some have known
+/// absences, some work only by a calendar, and some have a substitute.
 #[derive(Clone)]
 pub(super) struct People {
     /// When the run begins.
     pub(super) begin: Timestamp,
     roles: Vec<String>,
     calendars: Vec<Option<Calendar>>,
-    /// When they work, in order: by their calendars, less what is known before.
+    /// Their working time, in order: by their calendars, without known absences.
     works: Vec<Vec<Range<i64>>>,
-    /// With how much of that they are planned, in per cent, if that is said.
+    /// Their share of that for planning, in per cent, if set.
     shares: Vec<Option<i64>>,
-    /// What of that is promised only after a fault, in per cent.
+    /// Their reserve of that, in per cent.
     reserves: Vec<usize>,
     substitutes: Vec<Option<&'static str>>,
     /// Absences that are known before the first case begins.
@@ -53,7 +53,7 @@ pub(super) struct People {
     pub(super) away: Vec<Away>,
 }
 
-/// Somebody works for some minutes of every so many by the clock on their wall, from midnight on. A day has twelve such
+/// A person works for some minutes of every period in local time, from midnight on. A day has twelve such
 /// stretches, the first when the run begins: enough for a run.
 #[derive(Clone)]
 struct Calendar {
@@ -63,7 +63,7 @@ struct Calendar {
     first: i64,
 }
 
-/// Somebody is absent; it may be known until when.
+/// An absence; its end may be known.
 #[derive(Clone)]
 pub(super) struct Away {
     pub(super) agent: AgentId,
@@ -71,7 +71,7 @@ pub(super) struct Away {
     pub(super) to: Option<Timestamp>,
 }
 
-/// Most have slack, as nobody says otherwise; some have none.
+/// Most have slack by default; some have none.
 const SHARES: [Option<i64>; 5] = [None, None, Some(100), Some(100), Some(60)];
 
 const STRETCHES: i64 = 12;
@@ -79,7 +79,7 @@ const MINUTE: i64 = 60_000;
 const DAY: i64 = 24 * 60 * MINUTE;
 
 const ZONES: [&str; 4] = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"];
-/// When clocks were changed in 2026, and by how many minutes they are ahead in each zone, before and after that.
+/// The changes of clocks in 2026, and the offsets in minutes of each zone, before and after.
 const CHANGES: [(i64, [(i64, i64); 4]); 6] = [
     (1_772_953_200_000, [(0, 0), (60, 60), (-300, -240), (660, 660)]),
     (1_774_746_000_000, [(0, 0), (60, 120), (-240, -240), (660, 660)]),
@@ -88,7 +88,7 @@ const CHANGES: [(i64, [(i64, i64); 4]); 6] = [
     (1_792_890_000_000, [(0, 0), (120, 60), (-240, -240), (660, 660)]),
     (1_793_512_800_000, [(0, 0), (60, 60), (-240, -300), (660, 660)]),
 ];
-/// So long before that a run begins.
+/// How long before that a run begins.
 const BEFORE_MAX: usize = 100 * 60_000;
 
 impl Calendar {
@@ -118,7 +118,7 @@ impl Calendar {
         format!("{{ zone: {}, hours: {{ mon-sun: {hours} }} }}", ZONES[self.zone])
     }
 
-    /// An hour that does not exist is not worked, and one that exists twice is worked twice.
+    /// A skipped hour is not worked, and a repeated one is worked twice.
     fn works(
         &self,
         within: &Range<i64>,
@@ -143,7 +143,7 @@ impl People {
     pub(super) fn draw(dice: &mut Dice) -> Self {
         let roles = (0..AGENTS.len()).map(|place| {
             let (own, more) = (ROLES[place % ROLES.len()], ROLES[dice.below(ROLES.len())]);
-            // The last of three roles has one person of its own only.
+            // Only one person has the last of three roles as their own.
             let more = if place == 0 { "driver" } else { more };
             if own == more { own.to_owned() } else { format!("{own}, {more}") }
         });
@@ -182,12 +182,12 @@ impl People {
         Self { begin, roles, calendars, works, shares, reserves, substitutes, known, away }
     }
 
-    /// Whether somebody works at a moment, as far as it is known before.
+    /// Whether a person works at a moment, as far as known in advance.
     pub(super) fn is_on_duty(&self, agent: &AgentId, now: Timestamp) -> bool {
         self.works(agent).iter().any(|stretch| stretch.contains(&now.0))
     }
 
-    /// How much work somebody is planned to do between two moments; 0 if the second is not later.
+    /// The planned work of a person between two moments; 0 if the second is not later.
     pub(super) fn work_between(&self, agent: &AgentId, from: Timestamp, to: Timestamp) -> i64 {
         let own = self.works(agent).iter();
         let own = own.map(|stretch| (stretch.end.min(to.0) - stretch.start.max(from.0)).max(0));
@@ -206,7 +206,7 @@ impl People {
     }
 
     pub(super) fn text(&self) -> String {
-        // Nobody has this one.
+        // No person has this one.
         let mut text = "organisation: promised\ncalendars:\n  any: { zone: UTC }\n".to_owned();
         for (agent, calendar) in AGENTS.iter().zip(&self.calendars) {
             if let Some(calendar) = calendar {
@@ -241,15 +241,15 @@ impl People {
     }
 }
 
-/// A process, and how long it takes in minutes at least.
+/// A process, and its shortest duration in minutes.
 pub(super) struct Process {
     pub(super) name: Arc<str>,
     pub(super) text: String,
     pub(super) minutes: i64,
 }
 
-/// A sequence of steps, of blocks with two branches at the same time, of choices, and of loops that are planned for two
-/// rounds, now and then one within the other.
+/// A sequence of steps, of blocks with two parallel branches, of choices, and of loops that are planned for two
+/// iterations, sometimes nested.
 pub(super) fn process(name: &str, domains: usize, dice: &mut Dice) -> Process {
     let mut text = format!("process: {name}\ndata: {{ n: int }}\nstart: [n]\nsteps:\n");
     let (mut minutes, mut steps) = (0, 0);
@@ -284,7 +284,7 @@ pub(super) fn process(name: &str, domains: usize, dice: &mut Dice) -> Process {
                     "  - choice: c{block}\n    branches:\n      - name: low\n        when: n < 5\n        steps:\n\
                      {first}      - name: high\n        otherwise: true\n        steps:\n{second}"
                 );
-                // Of a choice all branches are reckoned with.
+                // All branches of a choice are planned.
                 minutes += one.max(other);
             }
             _ => {
@@ -304,10 +304,10 @@ pub(super) fn process(name: &str, domains: usize, dice: &mut Dice) -> Process {
     Process { name: name.into(), text, minutes }
 }
 
-/// A loop that is planned for so many rounds.
+/// The planned iterations of a loop.
 pub(super) const ROUNDS: i64 = 2;
 
-/// A loop and how long it takes in all planned rounds.
+/// A loop and its duration in all planned iterations.
 fn repeated(
     margin: &str,
     name: &str,
@@ -322,7 +322,7 @@ fn repeated(
     (text, (takes + decided) * ROUNDS)
 }
 
-/// What whoever decides at the end of a loop says; `None` at a step. Mostly no more rounds are gone than planned.
+/// The decision at the end of a loop; `None` at a step. Mostly within the planned iterations.
 pub(super) fn decision(activity: &ActivityId) -> Option<&'static str> {
     let is_loop = ["outer", "inner"].iter().any(|name| activity.step.starts_with(name));
     let (round, around) = activity.iteration.0.split_last().filter(|_| is_loop)?;

@@ -1,8 +1,8 @@
-//! Deadlines that are promised, over several servers: people work by their plans in virtual time, and servers
-//! die and are cut off from each other.
+//! Promised deadlines over several servers: people work by their plans in virtual time, and servers die and are cut
+//! off from each other.
 //!
-//! Invariant: a run depends on its seed alone. Where nothing breaks no promise is broken; where something does,
-//! whoever was promised something is told before it is late.
+//! Invariant: a run depends on its seed alone. Without faults no promise is broken; with faults the starter is told
+//! before the case is late.
 
 mod checks;
 mod ledger;
@@ -36,25 +36,26 @@ use orders::Orders;
 use people::Person;
 use starts::Starts;
 
-/// Far enough away, and nothing overflows.
+/// Far in the future, without overflow.
 const NEVER: Timestamp = Timestamp(i64::MAX / 2);
-/// Until all have heard of the catalog.
+/// Until the catalog is replicated.
 const SETTLING: i64 = 20_000;
-/// Cases are begun in this time, and something may break until a little later.
+/// Cases are started in this time, and faults occur until a little later.
 const BUSY: i64 = 30 * 60_000;
 const ROUGH: i64 = 60 * 60_000;
-/// When everybody has heard of what broke, and all it concerned is over, cases are begun once more: for those nothing breaks.
+/// When all servers know of the faults, and everything concerned is over, cases are started once more, without
+/// faults.
 const HEARD: i64 = ROUGH + 10 * 60_000;
 const AGAIN: i64 = 20 * 60_000;
 /// More than enough time to finish.
 const LONGEST: i64 = 12 * 3_600_000;
-/// Whoever holds a promise that nobody wants asks after its deadline, each time after twice the time.
+/// The server with an unwanted promise asks after its deadline, with doubling intervals.
 const QUIET: i64 = 600_000;
-/// The longest that a server is down, and that links are cut.
+/// The longest downtime of a server or a link.
 const DOWN_MAX: usize = 5 * 60_000;
-/// Once in a while a server is down for longer than cases take.
+/// Sometimes a server is down for longer than cases take.
 const DOWN_LONG: usize = 40 * 60_000;
-/// Somebody who is ill is back after ten minutes and up to so much more.
+/// An ill person is back after ten minutes and up to so much more.
 const AWAY_MORE: usize = 30 * 60_000;
 
 pub(super) struct Office {
@@ -67,20 +68,20 @@ pub(super) struct Office {
     people: People,
     machines: Machines,
     ledger: Ledger,
-    /// Who does not work any more.
+    /// People who do not work any more.
     gone: BTreeSet<AgentId>,
     /// When each server that is down comes up again.
     down: Vec<Option<i64>>,
-    /// How long links are cut, if some are.
+    /// How long links are down, if some are.
     cut_until: Option<i64>,
     troubles: Vec<Trouble>,
-    /// The latest that somebody asked for.
+    /// The latest requested deadline.
     last_deadline: Timestamp,
     crashes: u32,
     completions: usize,
-    /// Some cases are more important than others.
+    /// Whether cases have different priorities.
     has_priorities: bool,
-    /// From when on nothing breaks that a case which is begun then could feel: if ever, from the beginning.
+    /// From when on no fault can affect a new case, if ever.
     calm_from: Timestamp,
     calm: bool,
 }
@@ -97,7 +98,7 @@ struct Trouble {
 /// Runs one seed to the end of all its instances.
 pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
     let mut dice = Dice::new(seed ^ 0x0DEA_D11E_0000);
-    // Machines are shared where nothing breaks, and in half of the runs where something does.
+    // Machines are shared in runs without faults, and in half of the runs with faults.
     let (calm, odd) = (seed.is_multiple_of(3), !seed.is_multiple_of(2));
     let mut office = Office::new(calm, calm || odd, &mut dice)?;
     let mut crew = office.hire(&mut dice);
@@ -173,7 +174,7 @@ impl Office {
         let deploys = processes.iter().map(|(it, _)| Request::Deploy { source: it.text.clone() });
         let publish = Request::PublishOrganisation { source: people.text() };
         for request in deploys.chain([publish]) {
-            // Until the next absence it is long.
+            // The next absence change is far away.
             worlds[0].set_now(people.begin);
             let reply = worlds[0].ask_calmly(request)?;
             reply.map_err(|refusal| format!("{refusal} {:?}", refusal.findings))?;
@@ -186,7 +187,7 @@ impl Office {
         let skews = worlds.iter().map(|_| dice.below(1_000) as i64 - 500).collect();
         let mut network = Network::default();
         worlds.iter().for_each(|world| network.enter(world.name()));
-        // An answer that comes after a second is a fault: it is not waited for.
+        // An answer that takes longer than a second is a fault: it is not awaited.
         if calm_always {
             network.be_prompt();
         }
@@ -219,7 +220,7 @@ impl Office {
         all.map(|agent| Person::new(agent, dice.below(self.worlds.len()))).collect()
     }
 
-    /// From here on nothing breaks.
+    /// From here on there are no faults.
     fn calm(&mut self) {
         self.calm = true;
         self.network.heal();
@@ -227,42 +228,42 @@ impl Office {
         self.troubles.iter_mut().for_each(|it| it.until = it.until.min(self.now.0));
     }
 
-    /// All that broke is known to everybody, and was told; from here on nothing is late either.
+    /// All servers know of all faults, which were reported; from here on nothing is late either.
     fn begin_again(&mut self) {
         self.calm_from = self.now;
         self.network.be_prompt();
     }
 
-    /// Whether cases are begun once more.
+    /// Whether cases are started once more.
     fn is_again(&self) -> bool {
         let since = self.now.0 - self.calm_from.0;
         self.calm_from > Timestamp(0) && (0..AGAIN).contains(&since)
     }
 
-    /// By when all is over for certain, from a beginning on.
+    /// When everything is certainly over, from a beginning on.
     fn longest(&self, begin: i64) -> i64 {
         let again = if self.is_calm_now() { (self.calm_from.0 - begin).max(0) } else { 0 };
         again + LONGEST
     }
 
-    /// Whether all work of machines goes through one planner, so that what they promise is firm.
+    /// Whether all work of machines goes through one planner, so that their promises are firm.
     fn is_firm(&self) -> bool {
         self.worlds.len() == 1
     }
 
-    /// Whether nothing breaks that a case which is begun now could feel.
+    /// Whether no fault can affect a case that starts now.
     fn is_calm_now(&self) -> bool {
         self.calm_from <= self.now
     }
 
-    /// Whether nothing broke that a case could feel. What several servers give to machines is promised as well as their
-    /// planner knows, and not firmly.
+    /// Whether no fault affected a case. Work of several servers for machines is promised to the planner's best
+    /// knowledge, not firmly.
     fn is_calm_for(&self, case: &Case) -> bool {
         let is_calm = case.created.is_some_and(|created| self.calm_from <= created);
         is_calm && (self.is_firm() || !self.is_for_machines(case.process))
     }
 
-    /// Servers die at any moment, links are cut for minutes, and somebody falls ill.
+    /// Servers die at any moment, links are down for minutes, and a person falls ill.
     fn break_some(&mut self, dice: &mut Dice) -> Result<(), String> {
         for place in 0..self.worlds.len() {
             if self.down[place].is_some_and(|until| until <= self.now.0) {
@@ -312,7 +313,7 @@ impl Office {
         Ok(())
     }
 
-    /// Somebody is absent from now on, and the organisation says so.
+    /// A person is absent from now on, also in the organisation.
     fn send_home(&mut self, dice: &mut Dice) -> Result<(), String> {
         if self.worlds[0].is_down() {
             return Ok(());
@@ -337,9 +338,9 @@ impl Office {
         Ok(())
     }
 
-    /// Nobody does anything until all that was promised should have been done.
+    /// Waits without activity until everything promised should be done.
     fn rest(&mut self, dice: &mut Dice) -> Result<(), String> {
-        // Also of starts that a crash has lost: whoever has promised something for them asks after it.
+        // Also for starts lost in a crash: the planners of their promises ask for them.
         let end = checks::last_due(self)?.max(self.now).0 + QUIET;
         self.break_some(&mut Dice::new(1))?;
         while self.now.0 < end {
@@ -349,7 +350,7 @@ impl Office {
         Ok(())
     }
 
-    /// People act, all sites take a turn, what they said goes on its way, and time passes.
+    /// People act, all sites take a turn, messages are sent, and time passes.
     fn turn(&mut self, crew: &mut [Person], idle: bool, dice: &mut Dice) -> Result<(), String> {
         self.ledger.read_on(&self.worlds)?;
         for person in crew.iter_mut() {
@@ -358,7 +359,7 @@ impl Office {
             person.act(self, dice);
         }
         self.turn_of_worlds(dice)?;
-        // What is given to machines may not be promised any more.
+        // A task assigned to a machine may no longer be promised.
         self.ledger.read_on(&self.worlds)?;
         self.with_machines(|machines, office| machines.turn(office, dice))?;
         for person in crew.iter_mut() {
@@ -392,7 +393,7 @@ impl Office {
         Ok(())
     }
 
-    /// How long nothing happens.
+    /// The time until the next event.
     fn pause(&self, crew: &[Person], idle: bool, dice: &mut Dice) -> i64 {
         let arrival = self.network.next_arrival().map(|at| at.0 - self.now.0);
         let done = crew.iter().filter_map(Person::next_due).chain(self.machines.next_due()).min();
@@ -405,19 +406,19 @@ impl Office {
         self.worlds.iter().position(|world| !world.is_down())
     }
 
-    /// What is planned for a step.
+    /// The plan of a step.
     fn slot(&self, activity: &ActivityId) -> Option<Slot> {
         let case = self.ledger.cases.get(&activity.instance)?;
         let (_, schema) = &self.processes[case.process];
         case.slot(schema.node_named(&activity.step)?.id, activity.iteration.number())
     }
 
-    /// Whether nobody does anything of it any more.
+    /// Whether its case is aborted.
     fn is_aborted(&self, activity: &ActivityId) -> bool {
         self.ledger.cases.get(&activity.instance).is_some_and(|case| case.is_aborted)
     }
 
-    /// Whether somebody can be expected to do something in time: they are there, or it is planned for when they are back.
+    /// Whether a person can be expected to do a step in time: they are present, or it is planned for their return.
     fn is_left_to(&self, agent: &AgentId, due: Timestamp) -> bool {
         let own = self.people.away.iter().filter(|away| away.agent == *agent);
         let is_back = own.filter_map(|away| away.to).any(|to| to < due);
@@ -428,7 +429,7 @@ impl Office {
         self.worlds.iter().all(|world| !world.is_down() && world.gauges().instances_open == 0)
     }
 
-    /// The server that keeps somebody's plan.
+    /// The server that keeps a person's plan.
     fn planner_of(&self, agent: &AgentId) -> usize {
         let Some(topology) = self.worlds[0].topology() else { return 0 };
         let home = topology.homes.get(agent).copied();

@@ -1,4 +1,4 @@
-//! Orders about cases that run: some are aborted, some are suspended for a while.
+//! Administrative orders on running cases: some are aborted, some are suspended for a while.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use legwork_site::{Request, RequestId};
 use super::Office;
 use crate::dice::Dice;
 
-/// The longest that a case is suspended.
+/// The longest suspension of a case.
 const SUSPENDED_MAX: usize = 10 * 60_000;
 
 #[derive(Default)]
 pub(super) struct Orders {
-    /// What is to be ordered, from when on, and what was asked for that: again until it is answered.
+    /// Due orders with their start, and their unanswered requests.
     due: BTreeMap<(InstanceId, Order), (i64, Option<RequestId>)>,
 }
 
@@ -42,7 +42,7 @@ impl Orders {
         let running = office.ledger.cases.iter().filter(|(_, case)| case.created.is_some());
         let running: Vec<InstanceId> = running.map(|(id, _)| *id).collect();
         let aborts = dice.roll().is_multiple_of(2_000);
-        // A case that waits for somebody is late by itself: only where other things break as well.
+        // A suspended case is late by itself: only in runs with faults.
         let suspends = dice.roll().is_multiple_of(2_000) && !office.calm;
         let Some(id) = dice.pick(&running).copied().filter(|_| aborts || suspends) else { return };
         let Some(case) = office.ledger.cases.get_mut(&id) else { return };
@@ -58,7 +58,7 @@ impl Orders {
         }
     }
 
-    /// What was asked for in vain is asked for again.
+    /// Lost requests are repeated.
     fn go_on(&mut self, office: &mut Office) {
         self.due.retain(|(id, order), (at, asked)| {
             let Some(place) = office.ledger.cases.get(id).map(|case| case.place) else {

@@ -1,5 +1,5 @@
-//! People who work by their lists, in the hours of their calendars: of what is planned for them they do what is due first,
-//! and put aside what is due later.
+//! People who work by their lists, in the hours of their calendars: of the steps planned for them they do the one
+//! due first, and put aside later ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,32 +13,33 @@ use super::material::decision;
 use crate::dice::Dice;
 use crate::world::Reply;
 
-/// How often a request is passed on, and how long somebody waits before they look again.
+/// How often a request is passed on, and the pause between two looks at a list.
 const HOPS_MAX: u32 = 4;
 const LOOKS_EVERY: i64 = 2_000;
-/// Nobody takes longer than it was said to, and the way takes a moment: from a half of it to nearly all, in per cent.
+/// Nobody takes longer than planned, and messages take a moment: from half of the duration to nearly all, in per
+/// cent.
 const SHARE_MORE: usize = 48;
-/// What was asked and not answered is asked again after this.
+/// The time after which an unanswered request is repeated.
 const PATIENCE: i64 = 20_000;
 
 pub(super) struct Person {
     pub(super) agent: AgentId,
-    /// The server whose list they look at.
+    /// The server whose list they read.
     place: usize,
     pub(super) is_gone: bool,
     pub(super) is_on_duty: bool,
-    /// What is on the list, and what the list said last of what they have taken.
+    /// Items on the list, and the last known state of their own.
     offered: BTreeSet<ActivityId>,
     shown: BTreeMap<ActivityId, Shown>,
-    /// What they have taken, and how much of it is left to do.
+    /// Their claimed items, with the remaining work.
     taken: BTreeMap<ActivityId, i64>,
-    /// On what they work.
+    /// The current item.
     current: Option<ActivityId>,
     looked_at: i64,
     asked: BTreeMap<(usize, RequestId), Asked>,
 }
 
-/// What a list says of an item: how long it takes, by when, and who has promised it.
+/// A list's description of an item: duration, due date, and performer.
 struct Shown {
     takes: i64,
     due: Option<Timestamp>,
@@ -86,7 +87,7 @@ impl Person {
         }
     }
 
-    /// When they are done with what they work on.
+    /// When they are done with the current item.
     pub(super) fn next_due(&self) -> Option<i64> {
         if self.asked.values().any(|asked| asked.deed != Deed::Look) {
             return Some(0);
@@ -130,7 +131,7 @@ impl Person {
         }
     }
 
-    /// Whoever leaves gives back what they have taken.
+    /// A person who leaves releases their items.
     fn give_back_all(&mut self, office: &mut Office) {
         self.current = None;
         for activity in self.taken.keys().cloned().collect::<Vec<_>>() {
@@ -139,7 +140,7 @@ impl Person {
         }
     }
 
-    /// What is planned for somebody else from now on is left to them.
+    /// Items that are now planned for another person are released.
     fn give_back_others(&mut self, office: &mut Office) {
         let of_others = |activity: &&ActivityId| {
             let shown = self.shown.get(activity);
@@ -154,7 +155,7 @@ impl Person {
         }
     }
 
-    /// What is planned for them and due first; if there is nothing, what nobody is planned for.
+    /// The item planned for them that is due first; otherwise one that is planned for nobody.
     fn choose(&mut self, office: &mut Office, dice: &mut Dice) {
         let taken = self.taken.iter().filter(|(_, left)| **left > 0).map(|(it, _)| it);
         let best = taken
@@ -176,7 +177,7 @@ impl Person {
         self.current = Some(best);
     }
 
-    /// What comes first; nothing that is somebody else's, as long as they are there and it is not late.
+    /// The order of items; not those of other people, as long as those are present and not late.
     fn rank(&self, office: &Office, activity: &ActivityId) -> Option<(u8, Timestamp)> {
         if self.is_asked(&Deed::Release(activity.clone())) || office.is_aborted(activity) {
             return None;
@@ -224,7 +225,7 @@ impl Person {
         self.asked.insert((place, id), Asked { deed, hops, at: office.now.0 });
     }
 
-    /// Takes what was answered.
+    /// Handles answers.
     pub(super) fn listen(&mut self, office: &mut Office) {
         for key in self.asked.keys().copied().collect::<Vec<_>>() {
             let (place, id) = key;
@@ -262,7 +263,7 @@ impl Person {
             (Deed::Look, _) => {}
             (deed, Err(refusal)) => match refusal.at.filter(|_| hops < HOPS_MAX) {
                 Some(ServerId(at)) => self.ask(office, usize::from(at), deed, hops + 1),
-                // Somebody else has it, it is done, or not there yet.
+                // Another person has it, it is done, or it does not exist yet.
                 None => deed.activity().into_iter().for_each(|activity| self.forget(activity)),
             },
         }

@@ -1,7 +1,7 @@
-//! Cases are begun with deadlines: near and far, more and less important, some to be started anyway, some only
-//! asked for; several at a time at several servers, and some of those who ask hang up.
+//! Cases with deadlines: near and far, with priorities, some to be started anyway, some only asked for; several at
+//! a time at several servers, and some callers hang up.
 //!
-//! Invariant: where nothing breaks, a date that was told is promised to a caller who takes it up within five minutes.
+//! Invariant: without faults, an offered date is promised to a caller who accepts it within five minutes.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::dice::Dice;
 use crate::world::Reply;
 
 const STARTS_MAX: u32 = 18;
-/// For so long a date that was told can be had, and so many of them.
+/// How long an offer can be accepted, and how many there are.
 const OFFERED: usize = 300_000;
 const OFFERS_MAX: u32 = 10;
 
@@ -28,7 +28,7 @@ pub(super) struct Starts {
     pub(super) unpromised: usize,
     pub(super) asked_only: usize,
     pub(super) accepted: usize,
-    /// A date that was told, which somebody takes up.
+    /// An offered date to be accepted.
     next: Option<Offer>,
 }
 
@@ -37,9 +37,9 @@ struct Offer {
     process: usize,
     at: Timestamp,
     told: i64,
-    /// When it is taken up.
+    /// When it is accepted.
     due: i64,
-    /// How many dates may have been told since.
+    /// The most offers made since.
     newer: u32,
     /// Nothing could come in between.
     is_certain: bool,
@@ -50,9 +50,10 @@ struct Asked {
     process: usize,
     at: Timestamp,
     ask_only: bool,
-    /// When whoever asks hangs up, if they do.
+    /// When the caller hangs up, if they do.
     patient_until: Option<i64>,
-    /// Nobody asked for the same process meanwhile: all who ask are one caller, whose offers any other start gives up.
+    /// Whether no other start asked for the same process meanwhile: all requests are from one caller, whose offers
+    /// any other start gives up.
     is_alone: bool,
     offer: Option<Offer>,
 }
@@ -88,7 +89,7 @@ impl Starts {
         }
     }
 
-    /// As many more; dates that were told before may have passed.
+    /// As many more; offered dates may have passed.
     pub(super) fn begin_again(&mut self) {
         (self.most, self.next) = (self.drawn + STARTS_MAX, None);
     }
@@ -102,7 +103,7 @@ impl Starts {
         let process = offer.map_or_else(|| dice.below(office.processes.len()), |it| it.process);
         let minutes = office.processes[process].0.minutes;
         let at = match offer {
-            // A later one will do as well.
+            // A later one is acceptable as well.
             Some(Offer { at, .. }) if dice.chance(70) => at.0,
             Some(Offer { at, .. }) => at.0 + dice.below(20 * 60_000) as i64,
             None => office.now.0 + minutes * 60_000 * (80 + dice.below(320) as i64) / 100,
@@ -144,7 +145,7 @@ impl Starts {
         }
     }
 
-    /// Somebody asks for a process; whether nobody else does.
+    /// A start asks for a process; returns whether no other does.
     fn comes_between(&mut self, process: usize) -> bool {
         if let Some(offer) = &mut self.next {
             offer.newer += 1;
@@ -154,7 +155,7 @@ impl Starts {
         same.map(|asked| asked.is_alone = false).count() == 0
     }
 
-    /// A date was told that can be had for some time; mostly somebody takes it up, some at once and some late.
+    /// A date was offered for some time; mostly it is accepted, sometimes at once, sometimes late.
     fn told(&mut self, asked: &Asked, at: Timestamp, office: &Office, dice: &mut Dice) {
         let wait = if dice.chance(50) { dice.below(OFFERED) as i64 } else { 0 };
         if self.next.is_some() || !dice.chance(70) {
@@ -167,7 +168,7 @@ impl Starts {
         self.next = Some(Offer { process, at, told, due, newer: 0, is_certain });
     }
 
-    /// Takes what was answered; whether something was promised.
+    /// Handles answers; returns whether a case was promised.
     pub(super) fn listen(&mut self, office: &mut Office, dice: &mut Dice) -> Result<bool, String> {
         let mut is_promised = false;
         for key in self.asked.keys().copied().collect::<Vec<_>>() {
@@ -225,7 +226,7 @@ impl Starts {
     }
 }
 
-/// An id for a start that comes in at a server, and the server that starts it.
+/// An id for a start that is requested at a server, and the server that starts it.
 pub(super) fn draw(
     office: &Office,
     number: u32,

@@ -1,4 +1,4 @@
-//! Looks into a site from outside, and crashes when the scene wants them.
+//! Observes a site from outside, and crashes it on request.
 
 use legwork_model::id::StreamId;
 use legwork_site::{Credential, Due, Input, Output, Request, RequestId};
@@ -8,7 +8,7 @@ use super::{Crash, Reply, World};
 use crate::dice::Dice;
 
 impl World {
-    /// A number of its own from one crash to the next, and at each host.
+    /// A number unique to the incarnation, also between hosts.
     pub(crate) fn incarnation(&self) -> u64 {
         self.config.life
     }
@@ -17,7 +17,7 @@ impl World {
         self.calm
     }
 
-    /// What schedules want started, since this was asked last.
+    /// Due starts of schedules since the last call.
     pub(crate) fn take_due(&mut self) -> Vec<Due> {
         std::mem::take(&mut self.due)
     }
@@ -30,7 +30,7 @@ impl World {
         Ok(())
     }
 
-    /// Asks for something that is answered at once, from what is in memory.
+    /// A request that is answered at once, from memory.
     pub(crate) fn look(&mut self, request: Request) -> Result<Reply, String> {
         self.last_request += 1;
         let id = RequestId(self.last_request);
@@ -40,7 +40,7 @@ impl World {
         reply.ok_or_else(|| format!("{id:?} is not answered at once"))
     }
 
-    /// The same of a site that is only looked at: whatever it would do besides is not done.
+    /// The same as a pure observation: its other outputs are dropped.
     pub(crate) fn glance(&mut self, request: Request) -> Result<Reply, String> {
         let id = RequestId(u64::MAX);
         let input = Input::Request { id, credential: Credential::None, request };

@@ -1,7 +1,7 @@
-//! How a site knows the others: by their names, as a server does it.
+//! A site's knowledge of the others: by name, as a server has it.
 //!
-//! Invariant: a number is looked up when the site is told something and when it says something, not
-//! before and not after: when it joins, others get other numbers than the file has told.
+//! Invariant: numbers are resolved when the site receives or sends a message, not before and not
+//! after: when it joins, others get other numbers than in the file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use legwork_site::{Input, Message, Output};
 
 use super::World;
 
-/// What has come in and is not handled yet.
+/// Unhandled input.
 pub(super) enum Incoming {
     Input(Input),
-    /// Of another site.
+    /// From another site.
     Heard {
         from: Arc<str>,
         message: Message,
     },
-    /// Another site can be reached again, or cannot any more.
+    /// The link to another site is up, or down.
     Link {
         to: Arc<str>,
         is_up: bool,
@@ -32,27 +32,27 @@ impl From<Input> for Incoming {
     }
 }
 
-/// What the process knows of the others.
+/// The process's knowledge of the others.
 #[derive(Default)]
 pub(super) struct Others {
-    /// What was noticed last of each link.
+    /// The last noticed state of each link.
     links: BTreeMap<Arc<str>, bool>,
-    /// The topology by whose numbers the site was told of them.
+    /// The topology whose numbers the site was given.
     topology: Option<Arc<Topology>>,
 }
 
 impl World {
-    /// What the site is called; nothing if it is alone.
+    /// The name of the site; empty if it is alone.
     pub(crate) fn name(&self) -> Arc<str> {
         self.config.member.as_ref().map(|member| member.name.clone()).unwrap_or_default()
     }
 
-    /// Another site says something.
+    /// A message from another site.
     pub(crate) fn hear(&mut self, from: Arc<str>, message: Message) {
         self.inbox.push(Incoming::Heard { from, message });
     }
 
-    /// Another site can be reached again, or cannot any more.
+    /// The link to another site is up, or down.
     pub(crate) fn notice(&mut self, to: Arc<str>, is_up: bool) {
         self.others.links.insert(to.clone(), is_up);
         self.inbox.push(Incoming::Link { to, is_up });
@@ -62,7 +62,7 @@ impl World {
         std::mem::take(&mut self.said)
     }
 
-    /// Has the site handle what has come in.
+    /// Passes unhandled input to the site.
     pub(super) fn handle(
         &mut self,
         incoming: Incoming,
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// The site hears of links by numbers: of those that have come by one it hears again.
+    /// The site knows links by number: those with a new number are reported again.
     pub(super) fn follow_numbers(&mut self) {
         let Some(topology) = self.site.joined().map(|seat| &seat.topology) else { return };
         if self.others.topology.as_ref().is_some_and(|known| Arc::ptr_eq(known, topology)) {

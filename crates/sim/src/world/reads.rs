@@ -1,4 +1,4 @@
-//! What a site wants to read: some reads take longer than others.
+//! Reads for a site: some take longer than others.
 
 use legwork_model::id::StreamId;
 use legwork_site::{ClosedStream, Input, Output, Stream};
@@ -8,7 +8,7 @@ use super::{World, broken};
 use crate::dice::Dice;
 
 impl World {
-    /// Reads what was asked for in earlier turns, before or among what has come in since.
+    /// Executes reads requested in earlier turns, before or among newer input.
     pub(super) fn serve_reads(&mut self, dice: &mut Dice) -> Result<(), String> {
         for read in std::mem::take(&mut self.reads) {
             if !self.calm && dice.chance(30) {

@@ -1,4 +1,4 @@
-//! What the program can be told on its command line.
+//! The command line of the program.
 
 use std::path::PathBuf;
 
@@ -44,7 +44,7 @@ pub(crate) enum Chore {
     All(Options),
     /// Write the newest figures into docs/benchmarks.md; measures nothing.
     Table,
-    /// Kills a server under load over and over and checks that it keeps its word.
+    /// Kills a server under load repeatedly and checks that it keeps its acknowledgements.
     Crash(CrashOptions),
     /// An executor, as others start it.
     #[command(hide = true)]

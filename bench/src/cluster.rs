@@ -1,6 +1,6 @@
-//! Real servers that control cases together, each with a store of its own or all on one database.
+//! Real servers that control cases together, each with its own store or all on one database.
 //!
-//! Invariant: when it is handed out, all know the organisation and the definition.
+//! Invariant: a returned cluster has the organisation and the definition at all servers.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -20,14 +20,14 @@ use crate::usage::Usage;
 
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
-/// The longest change; one that has no end is undone by the servers long before.
+/// The longest change; the servers undo one without an end long before.
 const ORDER_TIME_MAX: Duration = Duration::from_secs(900);
 
-/// A domain and its servers, which are called like it with a number.
+/// A domain and its servers, which are named like it with a number.
 #[derive(Clone, Copy, Debug)]
 pub struct Domain<'a> {
     pub name: &'a str,
-    /// How histories are sent to it.
+    /// How histories are transferred to it.
     pub transfer: &'a str,
     /// One for each server.
     pub weights: &'a [u32],
@@ -40,7 +40,7 @@ pub struct Cluster {
     pub servers: Vec<Server>,
     /// The name of each.
     pub names: Vec<String>,
-    /// The topology as it was first published.
+    /// The first published topology.
     pub topology: String,
     place: Place,
     /// Dropped after the servers.
@@ -48,19 +48,19 @@ pub struct Cluster {
     directory: TempDir,
 }
 
-/// Where a server is, before it runs.
+/// The place of a server, before it runs.
 #[derive(Clone, Debug)]
 pub struct Seat {
     pub name: String,
-    /// Where other servers will reach it.
+    /// Its address for other servers.
     pub listen: SocketAddr,
-    /// Where people and programs will reach it.
+    /// Its address for people and programs.
     pub api: SocketAddr,
     database: Option<String>,
 }
 
 impl Cluster {
-    /// Starts all servers of these domains, with wires of this delay to each.
+    /// Starts all servers of these domains, with a delaying proxy before each.
     pub async fn start(
         place: &Place,
         definition: &str,
@@ -137,17 +137,17 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// A caller who knows all servers.
+    /// A client that knows all servers.
     pub fn client(&self) -> Result<Client> {
         Ok(Client::new(&self.urls().join(","), None)?)
     }
 
-    /// Where people and programs reach them.
+    /// The addresses for people and programs.
     pub fn urls(&self) -> Vec<String> {
         self.servers.iter().map(Server::url).collect()
     }
 
-    /// Starts a process for a server at this place, on an empty store of its own.
+    /// Starts a process for a server at this place, on an empty store.
     pub async fn bring_up(&mut self, seat: &Seat) -> Result<()> {
         let mut server = self.server_at(seat, &[])?;
         server.up(READY_TIME_MAX).await?;
@@ -155,7 +155,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// A process for a server at this place, on an empty store of its own; it does not run yet.
+    /// A process for a server at this place, on an empty store; not started yet.
     pub fn server_at(&self, seat: &Seat, args: &[&str]) -> Result<Server> {
         seat.server(&self.place, &self.folder(&seat.name), args)
     }
@@ -165,7 +165,7 @@ impl Cluster {
         Order::begin(&self.place.binary, args)
     }
 
-    /// Makes the certificates and folders of all servers in this topology that have none.
+    /// Creates the certificates and folders of all servers in this topology that lack them.
     pub async fn certify(&self, topology: &str) -> Result<()> {
         let file = self.directory.path().join("topology.yaml");
         std::fs::write(&file, topology)?;
@@ -174,7 +174,7 @@ impl Cluster {
         self.order(&["cluster", "init", &file, "--out", &out])?.done().await.map(drop)
     }
 
-    /// What all have taken so far.
+    /// The resources used by all servers so far.
     pub fn usage(&self) -> Usage {
         let all: Vec<Usage> = self.servers.iter().map(Server::usage).collect();
         let sum = |of: fn(&Usage) -> Option<f64>| all.iter().map(of).sum::<Option<f64>>();
@@ -210,7 +210,7 @@ impl Seat {
         Ok(Self { name, listen, api, database: database.map(str::to_owned) })
     }
 
-    /// Where people and programs will reach it.
+    /// The address for people and programs.
     pub fn url(&self) -> String {
         format!("http://{}", self.api)
     }
@@ -225,7 +225,7 @@ impl Seat {
     }
 }
 
-/// A command of `legwork` under way; dropped, it is killed.
+/// A running `legwork` command; killed on drop.
 pub struct Order {
     process: Option<Child>,
     text: String,
@@ -245,7 +245,7 @@ impl Order {
         Ok(Self { process: Some(process), text: args.join(" ") })
     }
 
-    /// Whether it has ended, well or not.
+    /// Whether it has ended, successfully or not.
     pub fn is_over(&mut self) -> Result<bool> {
         match &mut self.process {
             Some(process) => Ok(process.try_wait()?.is_some()),
@@ -253,7 +253,7 @@ impl Order {
         }
     }
 
-    /// What it has said, once it has ended well.
+    /// Its output, once it has ended successfully.
     pub async fn done(mut self) -> Result<String> {
         let since = Instant::now();
         let text = self.text.clone();
@@ -272,14 +272,14 @@ impl Order {
 impl Drop for Order {
     fn drop(&mut self) {
         if let Some(mut process) = self.process.take() {
-            // Both fail only if the process is gone already, which is what is wanted.
+            // Both fail only if the process is gone already, as intended.
             let _ = process.kill();
             let _ = process.wait();
         }
     }
 }
 
-/// The definition comes from another server.
+/// The definition is replicated from another server.
 async fn until_known(server: &Server, process: &str) -> Result<()> {
     let (client, since) = (server.client()?, Instant::now());
     while client.definition(process, None).await.is_err() {

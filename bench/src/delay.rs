@@ -1,6 +1,6 @@
-//! A wire on which everything takes a while: a proxy for TCP that holds every byte back.
+//! A TCP proxy with latency: every byte is delayed.
 //!
-//! Invariant: bytes come out as they went in, in their order, and none earlier than the delay.
+//! Invariant: bytes are forwarded unchanged and in order, and none earlier than the delay.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -15,14 +15,14 @@ use tokio::time::{Instant, sleep_until};
 
 const PORTION_BYTES: usize = 64 << 10;
 
-/// The wire is gone when this is dropped.
+/// Closed on drop.
 pub(crate) struct Wire {
     pub(crate) address: SocketAddr,
     accepting: JoinHandle<()>,
 }
 
 impl Wire {
-    /// A wire to this address, with a delay in each direction.
+    /// A proxy to this address, with a delay in each direction.
     pub(crate) async fn to(address: SocketAddr, delay: Duration) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let own = listener.local_addr()?;
@@ -42,7 +42,7 @@ impl Drop for Wire {
 }
 
 async fn connect(near: TcpStream, address: SocketAddr, delay: Duration) {
-    // Whoever is not there yet is asked again by the one who wants to reach them.
+    // If the target is not up yet, the client retries.
     let Ok(far) = TcpStream::connect(address).await else { return };
     if near.set_nodelay(true).and_then(|()| far.set_nodelay(true)).is_err() {
         return;

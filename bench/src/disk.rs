@@ -1,8 +1,8 @@
 //! `disk`: how many bytes does a completed case of ten steps keep on disk?
 //!
-//! Runs a number of cases, stops the server in good order, compacts its store with `legwork compact`
-//! and compares with the store as it was before the first case. Invariant: what is counted is what the
-//! files occupy, journals and reserved blocks included.
+//! Runs a number of cases, stops the server cleanly, compacts its store with `legwork compact` and
+//! compares with the store before the first case. Invariant: the count is the disk use of the files,
+//! journals and reserved blocks included.
 
 use std::process::Command;
 
@@ -20,7 +20,7 @@ const CLIENTS: usize = 128;
 
 pub async fn measure(place: &Place, cases: usize) -> Result<Row> {
     let load_average = load_average();
-    // Both are taken in the same manner: stopped, compacted, without a process.
+    // Both are measured alike: stopped, compacted, without a process.
     let empty = {
         let mut server = Server::with(place, Shape::Sequence.definition()).await?;
         server.stop().await?;

@@ -15,7 +15,7 @@ use crate::usage::{load_average, number_after};
 
 const STEPS_PER_CASE: usize = 10;
 
-/// The instructions of `cases_counted` cases are counted, if any, which needs valgrind.
+/// Counts the instructions of `cases_counted` cases, if any, which needs valgrind.
 pub fn measure(place: &Place, cases: usize, cases_counted: Option<usize>) -> Result<Row> {
     let load_average = load_average();
     let program = place.example("legwork-engine", "speed")?;
@@ -33,7 +33,7 @@ pub fn measure(place: &Place, cases: usize, cases_counted: Option<usize>) -> Res
     })
 }
 
-/// Steps a second, and a hash of the answers.
+/// Steps a second, and a hash of the results.
 fn speed(program: &Path, cases: usize) -> Result<(f64, String)> {
     let output = Command::new(program).arg(cases.to_string()).output();
     let output = output.with_context(|| format!("cannot run {}", program.display()))?;

@@ -1,8 +1,8 @@
-//! Load, kills and measurements from outside: everything goes through the public API of a real
+//! Load, kills and measurements from outside: all calls go through the public API of a real
 //! `legwork` process on loopback.
 //!
-//! Invariant: no figure counts a failed call, every loop is bounded in time and count, and whatever
-//! ends the program, the servers it started are gone and so are their directories.
+//! Invariant: no figure counts a failed call, every loop is bounded in time and count, and however
+//! the program ends, the servers it started are gone and so are their directories.
 
 pub mod cluster;
 pub mod crash;

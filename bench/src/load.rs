@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 const CALLS_PER_CLIENT_MAX: usize = 2_000_000;
 
-/// How hard and how long.
+/// The number of clients, and the durations.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     pub clients: usize,
@@ -29,7 +29,7 @@ pub struct Scale {
 pub struct Measured {
     pub seconds: f64,
     latencies: Vec<Duration>,
-    /// Calls completed in all, those of the warm-up included.
+    /// Calls completed in total, including the warm-up.
     pub completed: usize,
 }
 
@@ -59,14 +59,14 @@ impl Measured {
     }
 }
 
-/// One call, made over and over.
+/// One call, made repeatedly.
 #[derive(Clone)]
 pub struct Call {
     pub path: &'static str,
     pub body: Bytes,
-    /// How long the server may hold the answer back.
+    /// How long the server may delay the answer.
     pub wait: Duration,
-    /// Whether the answer is the one wanted.
+    /// Checks the answer.
     pub check: fn(&[u8]) -> Result<()>,
 }
 
@@ -102,18 +102,18 @@ pub async fn closed_loop(url: &str, call: Call, scale: Scale) -> Result<Measured
     Measured::new(scale.window.as_secs_f64(), latencies, completed)
 }
 
-/// Calls to be made once each.
+/// Calls to make once each.
 pub struct Calls<T> {
     pub count: usize,
     /// Path and body, by the number of the call and of the client that makes it.
     pub request: Box<dyn Fn(usize, usize) -> (String, Bytes) + Send + Sync>,
-    /// How long the server may hold an answer back.
+    /// How long the server may delay an answer.
     pub wait: Duration,
-    /// What is to be kept of an answer.
+    /// Extracts the result of an answer.
     pub accept: fn(&[u8]) -> Result<T>,
 }
 
-/// Makes every call once, by whichever client is free. What is kept comes in no order.
+/// Makes every call once, by any free client. Results are unordered.
 pub async fn drain<T: Send + 'static>(
     url: &str,
     clients: usize,
@@ -149,8 +149,8 @@ pub async fn drain<T: Send + 'static>(
     Ok((Measured::new(seconds, latencies, completed)?, kept))
 }
 
-/// Runs a future on a thread and a runtime of its own, so that the load and the worker share
-/// nothing but the machine.
+/// Runs a future on its own thread and runtime, so that the load and the worker share only the
+/// machine.
 pub fn apart<T, F>(
     name: &'static str,
     make: impl FnOnce() -> F + Send + 'static,
@@ -162,13 +162,13 @@ where
     let (done, result) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     thread::Builder::new().name(name.to_owned()).spawn(move || {
-        // Nobody waits any more if the benchmark is being stopped.
+        // There is no receiver if the benchmark is being stopped.
         let _ = done.send(runtime.block_on(make()));
     })?;
     Ok(Apart { name, result })
 }
 
-/// A result that comes from another thread.
+/// A result from another thread.
 pub struct Apart<T> {
     name: &'static str,
     result: oneshot::Receiver<Result<T>>,
@@ -180,7 +180,7 @@ impl<T> Apart<T> {
     }
 }
 
-/// One connection each; all stand before the first call, so that none is part of a latency.
+/// One connection each; all are open before the first call, so that none is part of a latency.
 async fn connected(url: &str, clients: usize) -> Result<Vec<Client>> {
     let mut connected = Vec::with_capacity(clients);
     for _ in 0..clients {

@@ -1,9 +1,9 @@
-//! `place`: how long does it take to find the server of an instance, and where that one is reached?
+//! `place`: how long does it take to find the server of an instance, and its address?
 //!
 //! A domain of 1, 16 and 1,000 servers whose weights have changed nine times: by a moment and by
-//! exceptions in turn, 10,000 of them each. Every other instance that is asked for is an exception
-//! from before all changes, so that all ten versions are looked at; the others are new. Invariant:
-//! what is found is part of the persistent format; the hash holds that it does not change.
+//! exceptions in turn, 10,000 of them each. Every other looked-up instance is an exception from
+//! before all changes, so that all ten versions are visited; the others are new. Invariant: the
+//! answers are part of the persistent format; the hash shows that they do not change.
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -21,7 +21,7 @@ pub const SERVERS: [(usize, &str); 3] = [(1, "place-1"), (16, "place-16"), (1_00
 
 const VERSIONS: u64 = 10;
 const EXCEPTIONS: u64 = 10_000;
-/// Ids that are asked for, again and again: more than a small cache has room for.
+/// The looked-up ids, used repeatedly: more than fit into a small cache.
 const IDS: usize = 1 << 14;
 const DOMAIN: DomainId = DomainId(0);
 

@@ -1,6 +1,6 @@
-//! Which machine, which commit, when: what a figure is worthless without.
+//! The origin of a figure: machine, commit, date.
 //!
-//! Invariant: what cannot be found out says so instead of being left away.
+//! Invariant: unknown values are shown as such instead of being left out.
 
 use std::fs;
 use std::process::Command;
@@ -33,11 +33,11 @@ impl Machine {
     }
 }
 
-/// What a figure depends on; not those that were taken before it.
+/// The sources that affect figures.
 const SOURCES: [&str; 6] =
     ["crates", "bench", ":!bench/results.jsonl", "Cargo.toml", "Cargo.lock", ".cargo"];
 
-/// The commit measured; with a plus unless the sources are known to be those of it.
+/// The measured commit; with a plus unless the sources are known to be unchanged.
 pub fn commit() -> String {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).current_dir(repository()).output().ok()?;
@@ -49,7 +49,7 @@ pub fn commit() -> String {
     format!("{commit}{mark}")
 }
 
-/// Now, to the second.
+/// The current time, to the second.
 pub fn date() -> String {
     let now = jiff::Timestamp::now();
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
@@ -64,9 +64,9 @@ fn unknown() -> String {
     "unknown".to_owned()
 }
 
-/// Has what earlier runs have left behind written out, so that nobody pays for it but who did it.
+/// Flushes the writes of earlier runs, so that they do not affect this one.
 pub async fn settle() {
-    // Without the program the pause alone has to do.
+    // Without the program the pause alone must suffice.
     drop(Command::new("sync").status());
     tokio::time::sleep(Duration::from_secs(2)).await;
 }

@@ -1,8 +1,7 @@
 //! `legwork-bench`: the benchmarks and the crash test of a real server, from outside.
 //!
-//! Started by `cargo xtask bench` and `cargo xtask crash`. What is measured, how, and what came out:
-//! `docs/benchmarks.md`. Invariant: with `--json` standard output holds one object a line and
-//! nothing else.
+//! Started by `cargo xtask bench` and `cargo xtask crash`. Methods and results: `docs/benchmarks.md`. Invariant:
+//! with `--json` standard output holds one object a line and nothing else.
 
 mod arguments;
 
@@ -28,7 +27,7 @@ use legwork_bench::{
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Where figures are kept.
+/// Where figures are recorded.
 const RESULTS: &str = "bench/results.jsonl";
 const CLIENTS_DEFAULT: [u16; 3] = [1, 16, 128];
 const CLIENTS_WAITING_DEFAULT: [u16; 1] = [64];
@@ -59,13 +58,13 @@ const CASES_ENGINE: usize = 200_000;
 /// Under callgrind everything takes fifty times as long.
 const CASES_ENGINE_COUNTED: usize = 1_000;
 
-/// How long there is load before and after each change of a site that grows.
+/// The load before and after each change of a growing site.
 const GROW_CALM: Duration = Duration::from_secs(3);
 
 const LOOKUPS: usize = 10_000_000;
 const NS_MAX: f64 = 100.0;
 
-/// Executors that are looked at, in all decisions of a policy.
+/// The number of evaluated executors in all decisions of a policy.
 const CANDIDATES: usize = 20_000_000;
 const EXECUTORS_GOAL: usize = 100;
 const NS_DECISION_MAX: f64 = 5_000.0;
@@ -73,7 +72,7 @@ const NS_DECISION_MAX: f64 = 5_000.0;
 const RATIO_LIMITS_MAX: f64 = 1.25;
 
 const QUESTIONS: usize = 500_000;
-/// With so many reservations so many admissions a second are the goal: with few for the kind that is asked the most.
+/// The goals of admissions a second by number of reservations: with few reservations for the most frequent kind.
 const RESERVATIONS_FEW: usize = 100;
 const ADMISSIONS_FEW_MIN: f64 = 100_000.0;
 const RESERVATIONS_MANY: usize = 1_000;
@@ -187,7 +186,7 @@ async fn crash_test(options: CrashOptions) -> Result<ExitCode> {
     told(&outcome, &outcome.faults, outcome.is_good(), options.json)
 }
 
-/// What a crash test has come to.
+/// The result of a crash test.
 fn told(
     outcome: &(impl Serialize + Display),
     faults: &[crash::Fault],
@@ -204,7 +203,7 @@ fn told(
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// One run of the program: where it measures, beside whom, and where the figures go.
+/// One run of the program: its place, its peer, and its report.
 struct Bench {
     options: Options,
     place: Place,
@@ -213,7 +212,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// With the peer, unless it is not wanted.
+    /// With the peer, unless it is disabled.
     fn new(options: Options) -> Result<Self> {
         let mut bench = Self::alone(options)?;
         if !bench.options.no_peer {
@@ -290,7 +289,7 @@ impl Bench {
                 _ => row,
             })?;
         }
-        // One delay where the sender can prove what the receiver lacks, three where it has to ask.
+        // One delay if the sender can prove what the receiver lacks, three if it has to ask.
         for (workload, transfer, goal) in [
             ("migrate-50ms", "proven", Some("one delay")),
             ("migrate-50ms-requested", "requested", None),
@@ -433,7 +432,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Whatever executors take at a time, and however many servers share them.
+    /// For all limits and numbers of servers.
     async fn limits(&mut self) -> Result<()> {
         use executors::limits::{CASES, LIMITS, Plan, SERVERS, run};
         for (servers, limit) in

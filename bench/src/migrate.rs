@@ -3,7 +3,7 @@
 //! A case has ten automatic steps that do nothing, each at another server than the one before. A
 //! migration is measured from the moment a worker reports a step at one server to the moment a worker
 //! gets the next step at the other: two commits, and the wire between them. Invariant: before the
-//! clock runs, one case is looked up: it has moved nine times.
+//! measurement, one case is checked: it has migrated nine times.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,7 +35,7 @@ const JOBS_PER_BATCH: usize = 256;
 const LEASE: Duration = Duration::from_secs(60);
 const WAIT: Duration = Duration::from_secs(10);
 
-/// How two servers are connected.
+/// The connection between two servers.
 #[derive(Clone, Copy, Debug)]
 pub struct Wired {
     pub workload: &'static str,
@@ -64,7 +64,7 @@ pub async fn measure(place: &Place, wired: Wired, scale: Scale) -> Result<Row> {
     let load = apart("load", move || async move { closed_loop(&url, call, scale).await })?;
     let cases = load.result().await;
     let after = Both { server: pair.usage(), load: Usage::of(std::process::id()) };
-    // If a worker broke down, that is why the load did.
+    // If a worker failed, that is why the load did.
     stop.send_replace(true);
     for worker in workers {
         worker.result().await?;
@@ -86,7 +86,7 @@ pub async fn measure(place: &Place, wired: Wired, scale: Scale) -> Result<Row> {
     Ok(row.used(before, after, cases.completed * MIGRATIONS_PER_CASE))
 }
 
-/// When each case was last reported, and how long its way to the other server took.
+/// When each case was last reported, and the durations of migrations.
 #[derive(Default)]
 struct Hops(Mutex<HopsState>);
 
@@ -154,7 +154,7 @@ async fn work(url: String, hops: Arc<Hops>, stopping: watch::Receiver<bool>) -> 
     Ok(())
 }
 
-/// Ends only by an error.
+/// Returns only on an error.
 async fn poll(client: &Client, hops: &Hops) -> Result<()> {
     let ask = ActivateRequest {
         worker: "bench".into(),

@@ -1,7 +1,7 @@
 //! The figures on `docs/benchmarks.md`, written from `bench/results.jsonl`.
 //!
 //! Invariant: the newest row of each workload and number of clients is what the page shows, so page
-//! and data never disagree; what stands outside of the marks is left alone.
+//! and data never disagree; the text outside of the marks is kept.
 
 use anyhow::{Context, Result};
 use serde_json::Value as Json;
@@ -20,14 +20,14 @@ const ALONE_HEAD: &str = "\
 |---|---|---|---|---|---|
 ";
 
-/// The page with the figures of these results.
+/// The page with these results.
 pub fn updated(page: &str, results: &str) -> Result<String> {
     let (before, rest) = page.split_once(BEGIN).context("the page has no mark to begin at")?;
     let (_, after) = rest.split_once(END).context("the page has no mark to end at")?;
     Ok(format!("{before}{BEGIN}\n{}\n{END}{after}", tables(results)?))
 }
 
-/// What was measured beside a peer with steps a second, then everything else.
+/// Rows measured beside a peer with steps a second, then all others.
 fn tables(results: &str) -> Result<String> {
     let newest = newest(results)?;
     let (beside, alone): (Vec<_>, Vec<_>) =
@@ -40,8 +40,8 @@ fn tables(results: &str) -> Result<String> {
     Ok(text)
 }
 
-/// The last row of each workload and number of clients, of each policy and number of executors, of
-/// each kind and number of reservations, in the order of their first.
+/// The last row of each workload and number of clients, policy and number of executors, kind and
+/// number of reservations, in the order of the first.
 fn newest(results: &str) -> Result<Vec<Json>> {
     let mut rows: Vec<Json> = Vec::new();
     for (number, line) in results.lines().enumerate() {
@@ -65,7 +65,7 @@ fn newest(results: &str) -> Result<Vec<Json>> {
     Ok(rows)
 }
 
-/// What is not measured any more is not shown.
+/// Workloads that are no longer measured are not shown.
 fn is_measured(row: &Json) -> bool {
     let is_its = |kind: &guarantee::Kind| row["kind"].as_str() == Some(kind.name);
     row["workload"].as_str() != Some("guarantee") || guarantee::KINDS.iter().any(is_its)
@@ -139,7 +139,7 @@ fn alone_line(row: &Json) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// The goal, whether it was met, and what else is to be known of the run.
+/// The goal, whether it was met, and the note of the run.
 fn goal(row: &Json) -> String {
     let verdict = match (row["goal"].as_str(), row["met"].as_bool()) {
         (Some(goal), Some(true)) => format!("{goal}: met"),
@@ -160,7 +160,7 @@ fn text(row: &Json, name: &str) -> String {
     row[name].as_str().unwrap_or_default().to_owned()
 }
 
-/// With a comma after each three digits.
+/// With thousands separators.
 fn number(value: &Json, digits: usize) -> String {
     let Some(value) = value.as_f64() else { return "-".to_owned() };
     let plain = format!("{value:.digits$}");

@@ -1,6 +1,6 @@
 //! The peers in the same run: builds `bench/restate` or `bench/dbos`, runs it, takes its best row.
 //!
-//! Invariant: it is told to end, not killed: only then it takes its own server down with it.
+//! Invariant: the peer program is terminated, not killed: only then it stops its own server.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -43,18 +43,18 @@ pub struct PeerRow {
     pub peer_load_average: Option<f64>,
 }
 
-/// What is to be run.
+/// The parameters of a run.
 pub struct Wanted<'a> {
     pub workload: &'a str,
     pub clients: usize,
     pub seconds: u64,
     pub warm_up: u64,
-    /// Of `waiting` alone.
+    /// Only for `waiting`.
     pub cases: Option<usize>,
 }
 
 impl Peer {
-    /// Builds it, in a target folder of its own: its dependencies are not ours.
+    /// Builds it in a target folder of its own, as its dependencies differ.
     pub fn build(place: &Place, cache: Option<PathBuf>) -> Result<Self> {
         let target = place.target.join("restate");
         eprintln!("building the peer; the first time this takes minutes");
@@ -65,7 +65,7 @@ impl Peer {
         Ok(Self { program, cache, data: place.data.clone() })
     }
 
-    /// Runs it in both its configurations; answers the better one.
+    /// Runs it in both its configurations; returns the better row.
     pub async fn run(&self, wanted: &Wanted<'_>) -> Result<PeerRow> {
         let directory = tempfile::tempdir()?;
         let rows = directory.path().join("rows");
@@ -105,7 +105,7 @@ impl DatabasePeer {
         Ok(Self { program: target.join("release").join(DATABASE_PROGRAM) })
     }
 
-    /// Runs it in all its configurations on an empty database; answers the best.
+    /// Runs it in all its configurations on an empty database; returns the best row.
     pub async fn run(&self, database: &str, wanted: &Wanted<'_>) -> Result<PeerRow> {
         let directory = tempfile::tempdir()?;
         let rows = directory.path().join("rows");

@@ -1,6 +1,6 @@
-//! Where things are: the repository, the target folder, the server's binary, room for data.
+//! Paths: the repository, the target folder, the server's binary, the data folder.
 //!
-//! Invariant: the binary measured is the one built beside this program, never one from the path.
+//! Invariant: the measured binary is the one built next to this program, never one from the path.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,27 +11,28 @@ use anyhow::{Context, Result, ensure};
 /// Names a binary to use instead of the one beside this program.
 pub const BINARY_VARIABLE: &str = "LEGWORK_BIN";
 
-/// What a measurement needs to know of its surroundings.
+/// The paths of a measurement.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The server.
     pub binary: PathBuf,
-    /// Below it every server gets a directory of its own; ours and the peer's on one file system.
+    /// The parent of all servers' directories, the peer's included, on one file system.
     pub data: PathBuf,
     pub target: PathBuf,
-    /// `target/PROFILE`, where this program lies.
+    /// `target/PROFILE`, the folder of this program.
     profile: PathBuf,
-    /// Everything a test starts is there already.
+    /// Everything that a test starts is built already.
     built: bool,
 }
 
-/// What the tests start. With a target that knows the dependencies of tests, cargo uses what `cargo
-/// test --workspace` has built; any other choice has it build the server anew, with other features.
+/// The packages that tests start. With a target that has the dependencies of tests, cargo uses the
+/// results of `cargo test --workspace`; any other choice would rebuild the server, with other
+/// features.
 const FOR_TESTS: [&str; 5] = ["--workspace", "--bin", "legwork", "--example", "speed"];
 
 impl Place {
-    /// With data in `data`, or in the target folder: that one is on a disk, unlike many a
-    /// temporary folder.
+    /// With data in `data`, or in the target folder: that one is on a disk, unlike many a temporary
+    /// folder.
     pub fn find(data: Option<PathBuf>) -> Result<Self> {
         let profile = profile_folder()?;
         let target = profile.parent().context("the target folder has no parent")?.to_path_buf();
@@ -47,7 +48,7 @@ impl Place {
         let data = data.unwrap_or_else(|| target.join("bench-data"));
         std::fs::create_dir_all(&data)
             .with_context(|| format!("cannot create {}", data.display()))?;
-        // A server is started elsewhere: relative paths would mislead it.
+        // A server runs in another folder: relative paths would mislead it.
         let absolute = |path: PathBuf| {
             path.canonicalize().with_context(|| format!("cannot find {}", path.display()))
         };
@@ -55,7 +56,7 @@ impl Place {
         Ok(Self { binary, data, target, profile, built: false })
     }
 
-    /// Like `find`, but has cargo build the server first; for tests.
+    /// Like `find`, but builds the server first; for tests.
     pub fn built() -> Result<Self> {
         if std::env::var_os(BINARY_VARIABLE).is_some() {
             return Self::find(None);
@@ -69,12 +70,12 @@ impl Place {
         Ok(Self { built: true, ..Self::find(None)? })
     }
 
-    /// This program: it can be an executor as well.
+    /// This program: it can also be an executor.
     pub fn program(&self) -> PathBuf {
         self.profile.join(format!("legwork-bench{}", std::env::consts::EXE_SUFFIX))
     }
 
-    /// Builds an example of one of our packages, optimised like this program; answers its path.
+    /// Builds an example of a workspace package, optimised like this program; returns its path.
     pub fn example(&self, package: &str, name: &str) -> Result<PathBuf> {
         let program = self.profile.join("examples").join(name);
         if !self.built {
@@ -103,7 +104,7 @@ pub fn cargo(arguments: &[&str], target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Has cargo build something into `target/PROFILE`.
+/// Builds something into `target/PROFILE`.
 fn build(profile: &Path, what: &[&str]) -> Result<()> {
     let name = match profile.file_name().and_then(|name| name.to_str()) {
         None | Some("debug") => "dev",
@@ -113,7 +114,7 @@ fn build(profile: &Path, what: &[&str]) -> Result<()> {
     cargo(&[&["build", "--profile", name], what].concat(), target)
 }
 
-/// `target/PROFILE`; tests lie one folder below it.
+/// `target/PROFILE`; tests are one folder below it.
 fn profile_folder() -> Result<PathBuf> {
     let program = std::env::current_exe().context("where is this program?")?;
     let folder = program.parent().context("this program lies nowhere")?;

@@ -1,7 +1,7 @@
 //! A figure as a line: JSON for programs and `bench/results.jsonl`, a table for people.
 //!
-//! Invariant: a row names everything that was measured and nothing that was not; a goal is met or
-//! missed by the figures in the same row.
+//! Invariant: a row has all measured values and no others; a goal is met or missed by the figures in
+//! the same row.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -19,12 +19,12 @@ use crate::usage::{Both, Usage};
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
     pub workload: &'static str,
-    /// Who chooses among how many executors.
+    /// The policy and the number of executors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executors: Option<usize>,
-    /// How many tasks an executor takes at a time from each server.
+    /// The limit of an executor per server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
     /// Logical servers in one process, or servers that share executors.
@@ -48,17 +48,17 @@ pub struct Row {
     pub p50_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_ms: Option<f64>,
-    /// Jobs in a batch of the worker, on average.
+    /// The mean number of jobs in a batch of the worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs_per_batch: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_s: Option<f64>,
-    /// The longest that a command took while the weights were changed, and before that.
+    /// The longest request during the change of the weights, and before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause_before_ms: Option<f64>,
-    /// Cases that keep their server against new weights.
+    /// Cases that keep their server despite new weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub excepted: Option<u64>,
     /// On all links, for one change of the weights.
@@ -66,15 +66,15 @@ pub struct Row {
     pub bytes_moved: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions_per_step: Option<f64>,
-    /// To find the server of an instance and where it is reached.
+    /// The lookup of an instance's server and address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ns_per_lookup: Option<f64>,
-    /// To choose the executor of a task.
+    /// Choices of the executor of a task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decisions_per_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ns_per_decision: Option<f64>,
-    /// What is asked of a planner with how many reservations, how often, and which part is promised.
+    /// The kind of requests, the number of reservations, the rate, and the promised part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,39 +83,39 @@ pub struct Row {
     pub per_second: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub promised_pct: Option<f64>,
-    /// Through executors, and what HTTP alone would let through.
+    /// Through executors, and the limit of plain HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks_per_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_tasks_per_s: Option<f64>,
-    /// Until all work was done, and what no assignment of it can be faster than.
+    /// The time until all work was done, and the bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub makespan_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound_s: Option<f64>,
-    /// Attempts that failed, as the histories say.
+    /// Failed attempts in the histories.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failures: Option<usize>,
-    /// Results that executors were told to count, and not to, as their ledgers say.
+    /// Results with positive and with negative verdicts, by the executors' ledgers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acked: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nacked: Option<usize>,
-    /// Completed steps of which no executor knows, or more than one.
+    /// Completed steps that no executor has, or more than one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doubled: Option<usize>,
-    /// Of what was answered: a change that makes it faster must leave this as it is.
+    /// Of the answers: an optimisation must not change it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
     /// Of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rss_mib: Option<f64>,
-    /// Processor time of the server.
+    /// CPU time of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_step: Option<f64>,
-    /// Processor time of the clients and the worker.
+    /// CPU time of the clients and the worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_cpu_us_per_step: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,7 +126,7 @@ pub struct Row {
     pub written_bytes_per_case: Option<f64>,
     #[serde(flatten)]
     pub peer: Option<PeerRow>,
-    /// Our steps/s divided by the peer's.
+    /// Legwork's steps/s divided by the peer's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -158,7 +158,7 @@ impl Row {
         }
     }
 
-    /// What the server and this process took between two moments, for this many steps.
+    /// The resources used by the server and this process between two moments, for so many steps.
     pub fn used(mut self, before: Both, after: Both, steps: usize) -> Self {
         self.rss_mib = after.server.rss_mib.map(|mib| rounded(mib, 1));
         let spent = |before: Usage, after: Usage| {
@@ -170,7 +170,7 @@ impl Row {
         self
     }
 
-    /// Beside the peer's figures of the same run.
+    /// Adds the peer's figures of the same run.
     pub fn beside(mut self, peer: Option<PeerRow>) -> Self {
         let rates = self.steps_per_s.zip(peer.as_ref().map(|peer| peer.peer_steps_per_s));
         self.ratio = rates.map(|(ours, theirs)| rounded(ours / theirs.max(0.1), 2));
@@ -203,12 +203,12 @@ impl Row {
     }
 }
 
-/// Where rows go.
+/// The output of rows.
 pub struct Report {
     json: bool,
-    /// Appended to, if figures are to be kept.
+    /// The file to append to, if figures are recorded.
     record: Option<std::path::PathBuf>,
-    /// What is added to every row kept or printed.
+    /// Added to every recorded or printed row.
     origin: Origin,
     headed: bool,
 }
@@ -218,7 +218,7 @@ struct Origin {
     commit: String,
     date: String,
     machine: Machine,
-    /// What else is to be known of the run.
+    /// The note of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
 }
@@ -309,7 +309,7 @@ fn table_line(row: &Row) -> String {
     line.trim_end().to_owned()
 }
 
-/// What has no column of its own.
+/// Figures without a column.
 fn figures(row: &Row) -> String {
     let parts = [
         row.migrations_per_s.map(|value| format!("{value:.0} migrations/s")),

@@ -17,7 +17,7 @@ use crate::usage::load_average;
 use crate::waiting;
 
 const READY_TIME_MAX: Duration = Duration::from_secs(600);
-/// Cases looked at after the restart.
+/// The number of cases checked after the restart.
 const SAMPLE: usize = 100;
 
 pub async fn measure(place: &Place, cases: usize) -> Result<Row> {

@@ -1,9 +1,9 @@
-//! `reweigh`: what do callers notice when the weights of a site full of cases are changed?
+//! `reweigh`: how does a change of weights at a site full of cases affect callers?
 //!
 //! Three servers share a site 20:30:50. While clients start and complete cases, the weights become
-//! 50:30:20, for all but the cases that are there. Measured are how long it takes, the longest that any
-//! command of a client takes meanwhile, and, when the weights are changed once more without load, the
-//! bytes on all links. Invariant: one failed command fails the measurement.
+//! 50:30:20, for all but the cases that are there. Measured are its duration, the longest request of a
+//! client meanwhile, and, for another change of the weights without load, the bytes on all links.
+//! Invariant: one failed request fails the measurement.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,13 +27,13 @@ use crate::waiting::{DEFINITION, start_all};
 const BEFORE: [u32; 3] = [20, 30, 50];
 const AFTER: [u32; 3] = [50, 30, 20];
 const FURTHER: [u32; 3] = [20, 50, 30];
-/// How long there is load before the change, and after it.
+/// The duration of the load before and after the change.
 const CALM: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const CHANGE_TIME_MAX: Duration = Duration::from_secs(60);
 const CLERKS: usize = 64;
 
-/// A command of a client: when it was given and how long it took.
+/// A request of a client: its start and duration.
 type Command = (Instant, Duration);
 
 pub async fn measure(place: &Place, cases: usize, clients: usize) -> Result<Row> {
@@ -79,7 +79,7 @@ pub async fn measure(place: &Place, cases: usize, clients: usize) -> Result<Row>
     })
 }
 
-/// Changes the weights and waits for the end; answers how many cases keep their server.
+/// Changes the weights and waits for the end; returns the number of cases that keep their server.
 async fn reweigh(client: &Client, topology: &str, from: [u32; 3], to: [u32; 3]) -> Result<u64> {
     let topology = weighed(topology, from, to)?;
     let options = TopologyOptions { method: Some(Method::Except), ..Default::default() };
@@ -99,7 +99,7 @@ async fn reweigh(client: &Client, topology: &str, from: [u32; 3], to: [u32; 3]) 
     }
 }
 
-/// The file with other weights.
+/// The topology file with other weights.
 fn weighed(topology: &str, from: [u32; 3], to: [u32; 3]) -> Result<String> {
     let mut text = topology.to_owned();
     for (number, (from, to)) in (1..).zip(from.into_iter().zip(to)) {
@@ -122,7 +122,7 @@ async fn wire_bytes(cluster: &Cluster) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Clients start cases and complete them, each at one of the servers.
+/// Clients start and complete cases, each at one of the servers.
 async fn load(urls: Vec<String>, clients: usize, stop: Arc<AtomicBool>) -> Result<Vec<Command>> {
     let mut running = JoinSet::new();
     for number in 0..clients {

@@ -1,9 +1,9 @@
 //! `scale`: how many durable steps a second with several logical servers in one process, in folders and
 //! in PostgreSQL?
 //!
-//! The load is that of `sequence`. A server of PostgreSQL is started for every measurement, on the disk
-//! that everything else is measured on; the peer gets an empty database on the same one, right after
-//! us. Invariant: it is set up for both alike, and syncs.
+//! The load is that of `sequence`. A PostgreSQL server is started for every measurement, on the same
+//! disk as all other data; the peer gets an empty database on it, right afterwards. Invariant: both
+//! have the same settings, with sync.
 
 use anyhow::Result;
 use legwork_testbed::Cluster as Postgres;
@@ -15,7 +15,7 @@ use crate::report::Row;
 use crate::server::Server;
 use crate::steps::{self, Shape};
 
-/// Logical servers, and where they keep what they know.
+/// The number of logical servers, and their store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
     pub workload: &'static str,
@@ -32,12 +32,12 @@ pub const SETTINGS: [Setting; 6] = [
     Setting { workload: "scale-postgres-4", servers: 4, in_postgres: true },
 ];
 
-/// The one that the peer is compared with.
+/// The setting that the peer is compared with.
 pub const BESIDE_PEER: Setting =
     Setting { workload: "scale-postgres-1", servers: 1, in_postgres: true };
 
-/// As a database server with a few gigabytes is set up: memory for what is used, and checkpoints by
-/// the clock and not in the middle of a measurement. Durability is left as it is.
+/// The settings of a database server with a few gigabytes: memory, and checkpoints outside of
+/// measurements. Durability is unchanged.
 const TUNED: [(&str, &str); 4] = [
     ("shared_buffers", "512MB"),
     ("max_wal_size", "8GB"),
@@ -45,7 +45,7 @@ const TUNED: [(&str, &str); 4] = [
     ("max_connections", "300"),
 ];
 
-/// A PostgreSQL with nothing in it, if the setting needs one.
+/// An empty PostgreSQL, if the setting needs one.
 pub fn database(place: &Place, setting: Setting) -> Result<Option<Postgres>> {
     match setting.in_postgres {
         true => Postgres::start_in(&place.data, &TUNED).map(Some),
@@ -53,7 +53,7 @@ pub fn database(place: &Place, setting: Setting) -> Result<Option<Postgres>> {
     }
 }
 
-/// Measures one setting on servers of its own.
+/// Measures one setting on new servers.
 pub async fn measure(
     place: &Place,
     postgres: Option<&Postgres>,

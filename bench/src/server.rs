@@ -1,4 +1,4 @@
-//! A real `legwork` process with its data in a directory of its own.
+//! A real `legwork` process with its own data directory.
 //!
 //! Invariant: it listens on loopback alone, and however this value goes out of scope the process is
 //! gone before its directory is removed.
@@ -31,7 +31,7 @@ pub struct Server {
     binary: PathBuf,
     address: SocketAddr,
     directory: TempDir,
-    /// More arguments of `up`.
+    /// Further arguments of `up`.
     args: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ impl Server {
         Self::start_with(place, &[]).await
     }
 
-    /// The same, with more arguments of `up`.
+    /// The same, with further arguments of `up`.
     pub async fn start_with(place: &Place, args: &[&str]) -> Result<Self> {
         let mut start = 1;
         loop {
@@ -58,12 +58,12 @@ impl Server {
         }
     }
 
-    /// A server with this organisation and definition in force.
+    /// A server with this organisation and definition deployed.
     pub async fn with(place: &Place, definition: &str) -> Result<Self> {
         Self::with_args(place, definition, &[]).await
     }
 
-    /// The same, with more arguments of `up`.
+    /// The same, with further arguments of `up`.
     pub async fn with_args(place: &Place, definition: &str, args: &[&str]) -> Result<Self> {
         let server = Self::start_with(place, args).await?;
         let client = server.client()?;
@@ -72,7 +72,7 @@ impl Server {
         Ok(server)
     }
 
-    /// A process at an address that others have been told; it does not run yet.
+    /// A process at a published address; not started yet.
     pub(crate) fn new(place: &Place, address: SocketAddr, args: &[&str]) -> Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("legwork-")
@@ -82,19 +82,19 @@ impl Server {
         Ok(Self { process: None, binary: place.binary.clone(), address, directory, args })
     }
 
-    /// Starts the process on what its directory holds; answers after how many seconds it was ready.
+    /// Starts the process on its data directory; returns the seconds until it was ready.
     pub async fn up(&mut self, patience: Duration) -> Result<f64> {
         self.spawn()?;
         self.until_ready(patience).await
     }
 
-    /// Starts the process without waiting for anything.
+    /// Starts the process without waiting.
     pub fn spawn(&mut self) -> Result<()> {
         ensure!(self.process.is_none(), "the server runs already");
         let log = OpenOptions::new().create(true).append(true).open(self.log())?;
         let mut command = Command::new(&self.binary);
         command.args(["up", "--listen", &self.address.to_string()]).args(&self.args);
-        // In its directory, unless it is told of a database.
+        // In its directory, unless a database is configured.
         if !self.args.iter().any(|arg| arg == "--store") {
             command.arg("--data").arg(self.data());
         }
@@ -111,7 +111,7 @@ impl Server {
         Ok(())
     }
 
-    /// Answers the seconds since this was called.
+    /// Returns the seconds since the call.
     pub async fn until_ready(&mut self, patience: Duration) -> Result<f64> {
         let since = Instant::now();
         let client = self.client()?;
@@ -134,7 +134,7 @@ impl Server {
         }
     }
 
-    /// A caller with connections of its own.
+    /// A client with its own connections.
     pub fn client(&self) -> Result<Client> {
         Ok(Client::new(&self.url(), None)?)
     }
@@ -152,7 +152,7 @@ impl Server {
         self.process.as_ref().map_or_else(Usage::default, |process| Usage::of(process.id()))
     }
 
-    /// The server and this process.
+    /// Of the server and of this process.
     pub fn usages(&self) -> Both {
         Both { server: self.usage(), load: Usage::of(std::process::id()) }
     }
@@ -166,7 +166,7 @@ impl Server {
         self.process.is_some()
     }
 
-    /// SIGKILL: it gets no chance to say good-bye.
+    /// SIGKILL: without a shutdown.
     pub fn kill(&mut self) -> Result<()> {
         let mut process = self.process.take().context("the server does not run")?;
         process.kill()?;
@@ -174,7 +174,7 @@ impl Server {
         Ok(())
     }
 
-    /// SIGTERM: it finishes what is under way.
+    /// SIGTERM: it finishes the work in progress.
     pub async fn stop(&mut self) -> Result<()> {
         let process = self.process.as_mut().context("the server does not run")?;
         terminate(process.id())?;
@@ -212,14 +212,14 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(mut process) = self.process.take() {
-            // Both fail only if the process is gone already, which is what is wanted.
+            // Both fail only if the process is gone already, as intended.
             let _ = process.kill();
             let _ = process.wait();
         }
     }
 }
 
-/// Asks a process to end. The shell's own `kill` is there on every machine.
+/// Asks a process to end. The shell's builtin `kill` is on every machine.
 pub(crate) fn terminate(pid: u32) -> Result<()> {
     signal("TERM", pid)
 }

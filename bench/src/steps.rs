@@ -1,8 +1,8 @@
 //! `sequence` and `fanout`: how many durable steps a second, and how long does a case take?
 //!
-//! A case has ten automatic steps that do nothing, after one another or side by side. Every client
-//! starts a case and waits for its end; a worker takes the jobs and reports them. Invariant: before
-//! the clock runs, one case is looked up in its history: it must hold ten completions.
+//! A case has ten automatic steps that do nothing, sequential or parallel. Every client starts a
+//! case and waits for its end; a worker takes the jobs and reports them. Invariant: before the
+//! measurement, the history of one case is checked: it must have ten completions.
 
 use std::time::Duration;
 
@@ -46,13 +46,13 @@ impl Shape {
     }
 }
 
-/// Measures one shape at one number of clients on a server of its own.
+/// Measures one shape at one number of clients on a new server.
 pub async fn measure(shape: Shape, place: &Place, scale: Scale) -> Result<Row> {
     let server = Server::with(place, shape.definition()).await?;
     measure_on(&server, shape, scale).await
 }
 
-/// The same on a server that runs and knows the definition.
+/// The same on a running server with the definition.
 pub(crate) async fn measure_on(server: &Server, shape: Shape, scale: Scale) -> Result<Row> {
     let load_average = load_average();
     let worker = Worker::start(&server.url(), JOB)?;
@@ -63,7 +63,7 @@ pub(crate) async fn measure_on(server: &Server, shape: Shape, scale: Scale) -> R
     let load = apart("load", move || async move { closed_loop(&url, call, scale).await })?;
     let measured = load.result().await;
     let after = server.usages();
-    // If the worker broke down, that is why the load did.
+    // If the worker failed, that is why the load did.
     let done = worker.stop().await?;
     let measured = measured?;
 

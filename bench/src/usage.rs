@@ -1,6 +1,6 @@
-//! What a process takes of memory, processor and disk, read from outside.
+//! Memory, CPU and disk use of a process, read from outside.
 //!
-//! Invariant: a figure the operating system does not tell is absent, never zero.
+//! Invariant: a figure that the operating system does not give is absent, never zero.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::Result;
 
 const MIB: f64 = 1024.0 * 1024.0;
-/// What `/proc` counts processor time in; the same on every Linux of today.
+/// The unit of CPU time in `/proc`; the same on every current Linux.
 const TICKS_PER_S: f64 = 100.0;
 const BLOCK_BYTES: u64 = 512;
 
@@ -18,7 +18,7 @@ pub struct Usage {
     pub rss_mib: Option<f64>,
     /// User and system time of all threads so far.
     pub cpu_seconds: Option<f64>,
-    /// Everything the process ever handed to the disk.
+    /// Everything the process ever wrote to the disk.
     pub written_bytes: Option<u64>,
 }
 
@@ -46,14 +46,14 @@ pub fn load_average() -> Option<f64> {
     fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }
 
-/// What the files below a directory occupy. Blocks, not lengths: what is reserved is gone, too.
+/// The disk use of the files below a directory. Blocks, not lengths: reserved space is used, too.
 pub fn occupied_bytes(directory: &Path) -> Result<u64> {
     let mut bytes = 0;
     let mut pending = vec![directory.to_path_buf()];
     while let Some(directory) = pending.pop() {
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
-            // The server removes files while we look.
+            // The server removes files during the count.
             let Ok(metadata) = entry.metadata() else { continue };
             if metadata.is_dir() {
                 pending.push(entry.path());
@@ -70,7 +70,7 @@ pub(crate) fn number_after(text: &str, key: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Fields 14 and 15; the name in field 2 may hold anything, so counting begins behind it.
+/// Fields 14 and 15; the name in field 2 may contain anything, so counting begins after it.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(11).map(str::parse::<u64>);

@@ -49,8 +49,8 @@ pub async fn measure(place: &Place, cases: usize, clients: usize) -> Result<Row>
     Ok(Row { load_average, rss_mib: before.server.rss_mib.map(|mib| rounded(mib, 1)), ..row })
 }
 
-/// What the server holds in memory while so many cases wait. They come in a burst; memory is read
-/// after a rest.
+/// The memory of the server while so many cases wait. They come in a burst; memory is read after a
+/// pause.
 pub async fn memory(place: &Place, cases: usize, rest: Duration) -> Result<Row> {
     let load_average = load_average();
     let server = Server::with(place, DEFINITION).await?;
@@ -69,7 +69,7 @@ pub async fn memory(place: &Place, cases: usize, rest: Duration) -> Result<Row> 
     })
 }
 
-/// Starts cases that wait; answers their names.
+/// Starts waiting cases; returns their ids.
 pub(crate) async fn start_all(server: &Server, cases: usize) -> Result<Vec<InstanceId>> {
     let request = StartRequest { process: "waiting".into(), ..StartRequest::default() };
     let body = Bytes::from(serde_json::to_vec(&request)?);

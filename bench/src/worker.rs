@@ -1,4 +1,4 @@
-//! A worker as a user would write one: it asks for jobs in batches, does nothing, reports them done.
+//! A worker as a user would write one: it polls jobs in batches, does nothing, reports them done.
 //!
 //! Invariant: a report that is not accepted ends the worker with an error.
 
@@ -12,20 +12,19 @@ use tokio::task::JoinSet;
 
 use crate::load::{Apart, apart};
 
-/// Requests for jobs under way at the same time: while one batch is being reported, the next is
-/// already on its way.
+/// Concurrent polls: while one batch is being reported, the next is already on its way.
 const POLLERS: usize = 4;
 const JOBS_PER_BATCH: usize = 256;
 const LEASE: Duration = Duration::from_secs(60);
 const WAIT: Duration = Duration::from_secs(10);
 
-/// A worker on a thread of its own.
+/// A worker on its own thread.
 pub struct Worker {
     stop: watch::Sender<bool>,
     outcome: Apart<Done>,
 }
 
-/// What a worker has done.
+/// The results of a worker.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
     pub jobs: usize,
@@ -40,7 +39,7 @@ impl Worker {
         Ok(Self { stop, outcome })
     }
 
-    /// To be called when nothing is to be done any more: what is under way is given up.
+    /// Called at the end: jobs in progress are given up.
     pub async fn stop(self) -> Result<Done> {
         // Fails only if the worker has ended already: then its error is in the outcome.
         let _ = self.stop.send(true);

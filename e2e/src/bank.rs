@@ -1,4 +1,4 @@
-//! A bank whose people are told by mail and answer by mail.
+//! A bank whose people get mail and answer by mail.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -26,7 +26,7 @@ agents:
   eva: { mail: eva@example.com }
 ";
 
-/// A step that a word answers, a decision, and a step that takes data.
+/// A step with a one-word answer, a decision, and a step with data.
 pub const LOAN: &str = "
 process: loan
 title: Grant a loan
@@ -98,14 +98,14 @@ impl Bank {
         self.folder.file(name, text)
     }
 
-    /// Waits until somebody has got so many letters; the last of them. More do not come.
+    /// Waits until an agent has got exactly so many letters; returns the last one.
     pub async fn letter(&self, agent: &str, count: usize) -> Result<String> {
         let mails = self.letters(agent, count).await?;
         ensure!(mails.len() == count, "{agent} has {} letters, not {count}", mails.len());
         mails.last().cloned().context("no letter")
     }
 
-    /// Waits until somebody has got so many letters, or more.
+    /// Waits until an agent has got so many letters, or more.
     pub async fn letters(&self, agent: &str, count: usize) -> Result<Vec<String>> {
         let address = format!("{agent}@example.com");
         until(&format!("{agent} has no {count} letters"), async || {
@@ -132,7 +132,7 @@ pub fn header<'l>(letter: &'l str, name: &str) -> &'l str {
     line.unwrap_or_default().trim()
 }
 
-/// What a letter says.
+/// The text of a letter.
 pub fn text(letter: &str) -> Result<String> {
     let (_, body) = letter.split_once("\r\n\r\n").context("a letter without a text")?;
     let digits = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -161,7 +161,7 @@ pub async fn deploy(client: &Client) -> Result<()> {
 
 pub async fn ends(client: &Client, id: InstanceId) -> Result<()> {
     until("the case has not ended", async || {
-        // The server may be on its way.
+        // The server may still be starting.
         let shown = client.instance(id, Duration::ZERO).await;
         Ok(shown.is_ok_and(|shown| shown.summary.state == InstanceState::Completed))
     })

@@ -1,4 +1,4 @@
-//! Finds the binaries that tests start, once cargo has seen to it that they belong to the sources.
+//! Finds the binaries that tests start, after cargo has built them from the current sources.
 //!
 //! Invariant: tests never run against a binary that is older than the code.
 
@@ -8,11 +8,11 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, ensure};
 
-/// Names a binary to use as it is.
+/// Names a binary to use without building.
 pub const BINARY_VARIABLE: &str = "LEGWORK_BIN";
 
-/// With a target that knows the dependencies of tests, cargo uses what `cargo test --workspace` has
-/// built; any other choice has it build the server anew, with other features.
+/// With a target that has the dependencies of tests, cargo uses the results of `cargo test
+/// --workspace`; any other choice would rebuild the server, with other features.
 const BUILD: [&str; 9] = [
     "build",
     "--quiet",
@@ -35,7 +35,7 @@ pub fn legwork() -> Result<&'static Path> {
     Ok(FOUND.get_or_init(|| path))
 }
 
-/// The program that can be an executor with a ledger.
+/// The executor program with a ledger.
 pub fn executor() -> Result<&'static Path> {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     if let Some(path) = FOUND.get() {
@@ -66,7 +66,7 @@ fn find() -> Result<PathBuf> {
     Ok(binary)
 }
 
-/// A test lies in target/PROFILE/deps, the binaries in target/PROFILE.
+/// A test is in target/PROFILE/deps, the binaries in target/PROFILE.
 fn profile() -> Result<PathBuf> {
     let test = std::env::current_exe().context("where is this test?")?;
     let profile = test

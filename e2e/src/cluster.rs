@@ -1,6 +1,6 @@
-//! A cluster on loopback: some domains, each with one server, `<domain>-1`.
+//! A cluster on loopback: several domains, each with one server, `<domain>-1`.
 //!
-//! Invariant: the ports of one topology differ. Nothing holds them until the servers are up.
+//! Invariant: the ports of one topology differ. They are not held until the servers are up.
 
 use anyhow::{Result, ensure};
 use legwork_testbed::free_port;
@@ -8,7 +8,7 @@ use legwork_testbed::free_port;
 use crate::command::legwork;
 use crate::server::{Folder, Server};
 
-/// Writes `topology.yaml` and makes the folders of all servers, `cluster/<domain>-1`.
+/// Writes `topology.yaml` and creates the folders of all servers, `cluster/<domain>-1`.
 pub fn init(folder: &Folder, domains: &[&str]) -> Result<()> {
     folder.file("topology.yaml", topology(domains)?)?;
     let args = ["--json", "cluster", "init", "topology.yaml", "--out", "cluster"];
@@ -23,7 +23,7 @@ pub async fn up(folder: &Folder, name: &str) -> Result<Server> {
 }
 
 fn topology(domains: &[&str]) -> Result<String> {
-    // All are held until the last one is drawn, so that they differ.
+    // All are held until the last one is chosen, so that they differ.
     let mut held = Vec::new();
     let mut text = "topology: cluster\ndomains:\n".to_owned();
     for domain in domains {

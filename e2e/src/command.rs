@@ -1,6 +1,6 @@
 //! Runs one `legwork` command to its end.
 //!
-//! Invariant: nothing of the caller's environment that `legwork` would read gets through.
+//! Invariant: no variable of the caller's environment that `legwork` reads gets through.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -26,7 +26,7 @@ const VARIABLES: [&str; 12] = [
     "RUST_BACKTRACE",
 ];
 
-/// What a command said, and how it ended.
+/// The output of a command, and its exit code.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub code: Option<i32>,
@@ -34,7 +34,7 @@ pub struct Outcome {
     pub stderr: String,
 }
 
-/// A `legwork` command without arguments, ready to get some.
+/// A `legwork` command without arguments.
 pub fn prepared() -> Result<Command> {
     prepared_in(None)
 }
@@ -45,7 +45,7 @@ pub(crate) fn prepared_in(namespace: Option<&str>) -> Result<Command> {
     let mut command = match namespace {
         None => Command::new(binary),
         Some(namespace) => {
-            // It becomes what it runs: signals reach the program.
+            // `ip` replaces itself by the program: signals reach the program.
             let mut command = Command::new("ip");
             command.args(["netns", "exec", namespace]).arg(binary);
             command
@@ -54,7 +54,7 @@ pub(crate) fn prepared_in(namespace: Option<&str>) -> Result<Command> {
     VARIABLES.iter().for_each(|name| {
         command.env_remove(name);
     });
-    // Times are shown in the zone of whoever reads: the same on every machine.
+    // Times are shown in the reader's zone: the same on every machine.
     command.env("TZ", "UTC").stdin(Stdio::null());
     Ok(command)
 }
@@ -75,25 +75,25 @@ pub(crate) fn legwork_in(namespace: Option<&str>, folder: &Path, args: &[&str]) 
 }
 
 impl Outcome {
-    /// What it printed, if it succeeded.
+    /// Its output, if it succeeded.
     pub fn succeeded(self) -> Result<String> {
         ensure!(self.code == Some(0), "ended with {:?}: {}", self.code, self.stderr);
         Ok(self.stdout)
     }
 
-    /// What it complained about, if it was refused.
+    /// Its error output, if it was refused.
     pub fn refused(self) -> Result<String> {
         ensure!(self.code == Some(1), "ended with {:?}: {}", self.code, self.stdout);
         Ok(self.stderr)
     }
 
-    /// The document it printed, if it succeeded.
+    /// Its JSON document, if it succeeded.
     pub fn json(self) -> Result<Json> {
         let text = self.succeeded()?;
         serde_json::from_str(&text).with_context(|| format!("not one JSON document: {text}"))
     }
 
-    /// The problem it told, if it was refused with `--json`.
+    /// Its problem document, if it was refused with `--json`.
     pub fn problem(self) -> Result<Json> {
         let text = self.refused()?;
         serde_json::from_str(&text).with_context(|| format!("not one problem: {text}"))

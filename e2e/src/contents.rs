@@ -1,4 +1,4 @@
-//! What lies in a folder, to see that nobody has touched it.
+//! The contents of a folder, to check that they are unchanged.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A small organisation and a small process, enough for everything people and programs do.
+//! A small organisation and a small process that cover all operations of people and programs.
 //!
 //! Invariant: both pass the check without a finding.
 

@@ -1,7 +1,7 @@
-//! Starts real `legwork` processes and looks at them from outside, as their users do.
+//! Starts real `legwork` processes and tests them from outside, as their users do.
 //!
 //! Invariant: every process started here is killed when its value is dropped, and everything it
-//! writes lies in a temporary folder. Waiting is for a real sign (a line, an answer), and bounded.
+//! writes lies in a temporary folder. Waits are for an event (a line, an answer), and bounded.
 
 pub mod bank;
 pub mod binary;

@@ -1,20 +1,20 @@
-//! Sites with a network of their own: a namespace each, and a wire between every two of them.
+//! Sites with separate networks: a namespace each, and a virtual link between each pair.
 //!
-//! Invariant: what is made here is gone when the value is dropped. Wires can be cut and slowed one by
-//! one, and tell what went over them.
+//! Invariant: everything created here is removed when the value is dropped. Links can be cut and slowed one by
+//! one, and have traffic counters.
 
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value as Json;
 
-/// Sites that reach each other over wires only.
+/// Sites that reach each other only over these links.
 pub struct Net {
     prefix: String,
     size: usize,
 }
 
-/// What went over a wire in one direction, as the interface counts it.
+/// The traffic of a link in one direction, as counted by the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traffic {
     /// With the headers of Ethernet, IP and TCP.
@@ -23,7 +23,7 @@ pub struct Traffic {
 }
 
 impl Net {
-    /// `None` where the machine does not allow it.
+    /// `None` if the machine does not allow it.
     pub fn new(size: usize) -> Result<Option<Self>> {
         let net = Self { prefix: format!("lw{}", std::process::id()), size };
         if !allowed(&["netns", "add", &net.namespace(0)]) {
@@ -57,7 +57,7 @@ impl Net {
         format!("{}-{site}", self.prefix)
     }
 
-    /// Nothing goes between the two any more, and nobody is told.
+    /// Drops all packets between the two, silently.
     pub fn cut(&self, a: usize, b: usize) -> Result<()> {
         ip(&["-n", &self.namespace(a), "link", "set", &wire(b), "down"])
     }
@@ -72,7 +72,7 @@ impl Net {
         Ok(())
     }
 
-    /// So many bits a second, e.g. `256kbit`, in both directions.
+    /// Limits the bandwidth, e.g. `256kbit`, in both directions.
     pub fn slow(&self, a: usize, b: usize, rate: &str) -> Result<()> {
         for (here, there) in [(a, b), (b, a)] {
             let (namespace, device) = (self.namespace(here), wire(there));
@@ -83,7 +83,7 @@ impl Net {
         Ok(())
     }
 
-    /// What one site has sent to another.
+    /// The traffic of one site to another.
     pub fn traffic(&self, from: usize, to: usize) -> Result<Traffic> {
         let arguments = ["-n", &self.namespace(from), "-s", "-j", "link", "show", &wire(to)];
         let output = Command::new("ip").args(arguments).output()?;
@@ -94,7 +94,7 @@ impl Net {
         Ok(Traffic { bytes: number("bytes")?, packets: number("packets")? })
     }
 
-    /// How often a site has sent something again that another did not acknowledge in time, over all its wires.
+    /// The number of TCP retransmissions of a site, over all its links.
     pub fn sent_again(&self, site: usize) -> Result<u64> {
         let snmp = ["netns", "exec", &self.namespace(site), "cat", "/proc/net/snmp"];
         let output = Command::new("ip").args(snmp).output()?;
@@ -107,7 +107,7 @@ impl Net {
         Ok(again.parse()?)
     }
 
-    /// Only servers speak on the wires: IPv6, which greets its neighbours, is off, where there is any.
+    /// Only servers send on the links: IPv6 neighbour discovery is off, if there is IPv6.
     fn quiet(&self, site: usize) {
         for which in ["all", "default"] {
             let set = format!("echo 1 > /proc/sys/net/ipv6/conf/{which}/disable_ipv6");
@@ -124,13 +124,13 @@ impl Net {
 impl Drop for Net {
     fn drop(&mut self) {
         for site in 0..self.size {
-            // The wires go with their ends.
+            // The links are removed with their ends.
             allowed(&["netns", "delete", &self.namespace(site)]);
         }
     }
 }
 
-/// The end of the wire that leads to a site.
+/// The interface that leads to a site.
 fn wire(to: usize) -> String {
     format!("to{to}")
 }

@@ -1,6 +1,6 @@
-//! A server as its own process, on a free port and in a temporary folder.
+//! A server process on a free port and in a temporary folder.
 //!
-//! Invariant: a value of this type answers: it is handed out only once its server is ready.
+//! Invariant: a value of this type answers: it is returned only once its server is ready.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -19,7 +19,7 @@ use crate::command::{self, Outcome};
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
-/// A folder for stores, files and logs; gone when dropped.
+/// A folder for stores, files and logs; removed on drop.
 pub struct Folder {
     dir: TempDir,
 }
@@ -30,7 +30,7 @@ pub struct Server {
     token: Option<String>,
     folder: PathBuf,
     log: PathBuf,
-    /// Where it runs, if it has a network of its own.
+    /// Its namespace, if it has a separate network.
     namespace: Option<String>,
 }
 
@@ -44,19 +44,19 @@ impl Folder {
         self.dir.path()
     }
 
-    /// Writes a file and answers its path as text.
+    /// Writes a file and returns its path as text.
     pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> Result<String> {
         let path = self.path().join(name);
         std::fs::write(&path, content)?;
         Ok(path.display().to_string())
     }
 
-    /// A server on the store `name` of this folder, with more arguments.
+    /// A server on the store `name` of this folder, with further arguments.
     pub async fn server(&self, name: &str, args: &[&str]) -> Result<Server> {
         self.server_with(name, args, None).await
     }
 
-    /// The same, to be asked with a token.
+    /// The same, called with a token.
     pub async fn server_with(
         &self,
         name: &str,
@@ -66,13 +66,13 @@ impl Folder {
         Server::start(self.path(), &self.path().join(name), args, token).await
     }
 
-    /// A server in a network of its own, where nobody but commands run there reaches its API.
+    /// A server in a separate network: its API can only be reached by commands in that network.
     pub async fn server_in(&self, namespace: &str, name: &str, args: &[&str]) -> Result<Server> {
         let data = self.path().join(name);
         Server::start_in(Some(namespace), self.path(), &data, args, None).await
     }
 
-    /// A server that is expected not to start: what it said.
+    /// A server that must not start; returns its error.
     pub fn server_refused(&self, name: &str) -> Result<String> {
         let data = self.path().join(name);
         let data = data.to_string_lossy();
@@ -119,11 +119,11 @@ impl Server {
         let to_log = File::options().create(true).append(true).open(&log)?;
         let mut command: Command = command::prepared_in(namespace)?;
         command.args(["--json", "up"]).args(args);
-        // In the folder, unless it is told of a database.
+        // In the folder, unless a database is configured.
         if !args.contains(&"--store") {
             command.arg("--data").arg(data);
         }
-        // Variables, so that an argument can say otherwise.
+        // Variables, so that an argument can override them.
         command.env("LEGWORK_LISTEN", "127.0.0.1:0").env("LEGWORK_LOG", "info");
         command.current_dir(folder);
         let mut child = command.stdout(Stdio::piped()).stderr(to_log).spawn()?;
@@ -142,7 +142,7 @@ impl Server {
         let banner: Json = serde_json::from_str(&line)
             .with_context(|| format!("the server did not start: {}", server.log()))?;
         server.url = banner["url"].as_str().context("the banner has no url")?.to_owned();
-        // The banner is a promise.
+        // After the banner it must be ready.
         if namespace.is_none() {
             let ready = server.client()?.ready().await;
             ready.with_context(|| format!("it is up and not ready: {}", server.log()))?;
@@ -179,19 +179,19 @@ impl Server {
         command::legwork_in(self.namespace.as_deref(), &self.folder, &all)
     }
 
-    /// What it has logged.
+    /// Its log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// As if the power had gone.
+    /// Like a power failure.
     pub fn kill(mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
-    /// SIGTERM; answers how it ended.
+    /// SIGTERM; returns the exit status.
     pub fn terminate(mut self) -> Result<ExitStatus> {
         self.signal("TERM")?;
         ended(&mut self.child, PATIENCE)
@@ -202,8 +202,8 @@ impl Server {
     }
 }
 
-/// To a process, or with a minus before it to a group. The shell's own `kill` is there on every
-/// machine, the program of that name is not.
+/// To a process, or with a minus sign to a group. The shell's builtin `kill` is on every machine,
+/// the program of that name is not.
 pub fn send_signal(name: &str, to: &str) -> Result<()> {
     let script = format!("kill -s {name} -- {to}");
     let status = Command::new("sh").args(["-c", &script]).status()?;

@@ -1,11 +1,11 @@
 //! Reads a page of the guide as a script: files to write, commands to run, lines to expect.
 //!
-//! Invariant: what is not in a marked block is prose and has no effect.
+//! Invariant: everything outside of a marked block is prose without effect.
 //!
 //! - ```` ```yaml name.yaml ```` is a file of that name
 //! - ```` ```sh ```` is a piece of shell
-//! - ```` ```text ```` after it holds lines that its output must have, in this order; `…` stands
-//!   for anything, and a line that is only `…` for any lines
+//! - ```` ```text ```` after it has lines that its output must have, in this order; `…` stands for
+//!   anything, and a line that is only `…` for any lines
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ pub enum Part {
 pub struct Block {
     /// The line of the fence, counted from 1.
     pub line: usize,
-    /// What stands after the fence: the language first.
+    /// The text after the fence: the language first.
     pub info: String,
     pub text: String,
 }
@@ -46,7 +46,7 @@ pub fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// The parts of a page that are carried out.
+/// The executable parts of a page.
 pub fn parts(page: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     for Block { line, info, text } in blocks(page) {
@@ -66,7 +66,7 @@ pub fn parts(page: &str) -> Vec<Part> {
     parts
 }
 
-/// Says which expected line the output lacks.
+/// Returns the expected line that the output lacks.
 pub fn compare(expected: &[String], output: &str) -> Result<(), String> {
     let mut rest = output.lines();
     for line in expected.iter().map(|line| line.trim()).filter(|line| !matches!(*line, "" | "…"))
@@ -83,7 +83,7 @@ pub fn compare(expected: &[String], output: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the line is what was expected: runs of spaces are alike, `…` stands for anything.
+/// Whether the line matches: runs of spaces are alike, `…` stands for anything.
 fn matches(expected: &str, found: &str) -> bool {
     let normal = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let (expected, found) = (normal(expected), normal(found));

@@ -1,4 +1,4 @@
-//! Waiting for something that happens by itself, for a minute at most.
+//! Bounded waits for a condition: a minute at most.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use legwork_api::Client;
 use legwork_api::client::InstanceQuery;
 
-/// Waits until it holds; `what` says what does not.
+/// Waits until it holds; `what` is the message if it does not.
 pub async fn until(what: &str, holds: impl AsyncFn() -> Result<bool>) -> Result<()> {
     for _ in 0..3_000 {
         if holds().await? {
@@ -20,7 +20,7 @@ pub async fn until(what: &str, holds: impl AsyncFn() -> Result<bool>) -> Result<
 /// Waits until so many cases have ended, up to 1,000.
 pub async fn until_ended(client: &Client, count: usize) -> Result<()> {
     let ended = InstanceQuery { ended: true, limit: Some(1_000), ..InstanceQuery::default() };
-    // The server may be on its way.
+    // The server may still be starting.
     let have =
         async || Ok(client.instances(&ended).await.is_ok_and(|page| page.instances.len() == count));
     until("not all cases have ended", have).await

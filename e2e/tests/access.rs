@@ -1,4 +1,4 @@
-//! Who may do what, with which token.
+//! The rights of each token.
 
 use anyhow::{Context, Result};
 use legwork_api::jobs::ActivateRequest;
@@ -11,7 +11,7 @@ async fn each_token_does_what_its_scopes_allow_and_nothing_else() -> Result<()> 
     let folder = Folder::new()?;
     let server = folder.server("store", &[]).await?;
     fixture::deploy(&server.client()?).await?;
-    // Without an administrator nobody could make the next token.
+    // Without an administrator the next token could not be created.
     let first = server.run(&["token", "create", "bob", "--scope", "work:bob", "--json"])?;
     assert_eq!(first.problem()?["code"], json!("first_token_not_admin"));
     let token = |admin: Option<&str>, name: &str, scope: &str| -> Result<String> {
@@ -31,7 +31,7 @@ async fn each_token_does_what_its_scopes_allow_and_nothing_else() -> Result<()> 
     let suspend = format!("suspend {instance}");
     let show_bob = format!("work show {item} --as bob");
     let show_dora = format!("work show {item} --as dora");
-    // Which commands go through: admin, start, work:bob, work:*, worker.
+    // The allowed commands: admin, start, work:bob, work:*, worker.
     let table = [
         ("token list", "y----"),
         ("incidents", "y----"),

@@ -1,8 +1,8 @@
 //! Servers are added to the first, a middle and the last of four domains while cases run, by typing
-//! what `legwork cluster add` prints.
+//! the printed commands of `legwork cluster add`.
 //!
-//! A new server knows nothing but the file, which has the servers of each domain together; the catalog
-//! numbers them by age. No case hangs, and no server takes another for itself.
+//! A new server knows only the file, which has the servers of each domain together; the catalog
+//! numbers them by age. No case hangs, and no server mistakes another for itself.
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader};
@@ -25,7 +25,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 const DOMAINS: [&str; 4] = ["east", "lab", "north", "ward"];
-/// Cases that are open at a time, and how many begin after each server that is added.
+/// The number of open cases, and of starts after each added server.
 const OPEN_MAX: usize = 20;
 const CASES_AFTER: u32 = 25;
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -44,17 +44,17 @@ steps:
   - { step: five, job: back-at-east, at: east, reads: [b] }
 ";
 
-/// What is done at each site. What is done last gives the next case its place.
+/// The jobs of each site. The last job of a case makes room for the next case.
 const KINDS: [&[&str]; 4] =
     [&["at-east", "back-at-east"], &["at-lab"], &["at-north"], &["at-ward"]];
 
-/// Cases that begin, and workers at all sites.
+/// Running cases, and workers at all sites.
 struct Load {
     starting: JoinHandle<Result<Vec<InstanceId>>>,
     working: JoinSet<Result<()>>,
-    /// How many may begin; closed when all have ended.
+    /// Permits for starts; closed when all cases have ended.
     room: Arc<Semaphore>,
-    /// How many have begun.
+    /// Started cases.
     begun: Arc<Semaphore>,
     is_over: Arc<AtomicBool>,
 }
@@ -74,7 +74,7 @@ impl Load {
         Ok(Self { starting, working, room, begun, is_over })
     }
 
-    /// Waits until so many more have begun from now on.
+    /// Waits until so many more have started.
     async fn go_on(&mut self, cases: u32) -> Result<()> {
         self.begun.forget_permits(usize::MAX);
         tokio::select! {
@@ -86,7 +86,7 @@ impl Load {
         Ok(())
     }
 
-    /// No more cases begin; those that have, as soon as all have ended.
+    /// Stops starting; returns the cases as soon as all have ended.
     async fn end(mut self) -> Result<Vec<InstanceId>> {
         self.is_over.store(true, Ordering::Relaxed);
         let cases = timeout(PATIENCE, self.starting).await.context("cases hang")???;
@@ -100,7 +100,7 @@ impl Load {
     }
 }
 
-/// Begins a case at one site after the other, whenever there is room for one.
+/// Starts a case at one site after the other, whenever there is a permit.
 async fn start(
     clients: Vec<Client>,
     room: Arc<Semaphore>,
@@ -119,7 +119,7 @@ async fn start(
     Ok(cases)
 }
 
-/// Does what there is to do at a site.
+/// Does the jobs of a site.
 async fn work(client: Client, kinds: &'static [&str], room: Arc<Semaphore>) -> Result<()> {
     let request = ActivateRequest {
         worker: "w".into(),
@@ -149,7 +149,7 @@ async fn work(client: Client, kinds: &'static [&str], room: Arc<Semaphore>) -> R
     Ok(())
 }
 
-/// Adds a second server to a domain, as somebody does it who types what is printed.
+/// Adds a second server to a domain, as an operator who types the printed commands.
 async fn add(folder: &Folder, first: &Server, domain: &str) -> Result<Server> {
     let name = format!("{domain}-2");
     let address = free_port()?.local_addr()?.to_string();
@@ -192,13 +192,13 @@ async fn add(folder: &Folder, first: &Server, domain: &str) -> Result<Server> {
     Ok(server)
 }
 
-/// With whom something went to or fro.
+/// The other server of a transfer.
 fn partner(entry: &HistoryEntry) -> Option<&str> {
     let is_of_servers = matches!(&*entry.kind, "received" | "sent" | "delivered");
     entry.to.as_deref().or(entry.from.as_deref()).filter(|_| is_of_servers)
 }
 
-/// Whichever server tells of a case, nothing went from a server to that server itself.
+/// No server sent anything to itself, whichever server shows the case.
 async fn is_sane(servers: &[(String, Client)], case: InstanceId) -> Result<()> {
     for (name, client) in servers {
         let told = client.history(case, None, Some(1_000)).await?.entries;
@@ -244,7 +244,7 @@ async fn servers_join_any_domain_under_load_and_no_case_hangs() -> Result<()> {
         is_sane(&all, *case).await?;
     }
     let starters = |number: u16| cases.iter().filter(|case| case.server().0 == number).count();
-    // Of a part of one half, and with as many cases as begin meanwhile, no server gets nothing.
+    // With half of the spreads, and as many starts as happen meanwhile, every server gets some.
     let started: Vec<usize> = (0..7).map(starters).collect();
     ensure!(started.iter().all(|started| *started > 0), "one has started nothing: {started:?}");
     Ok(())

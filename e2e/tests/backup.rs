@@ -1,4 +1,4 @@
-//! Backups of a running server, and what becomes of them.
+//! Backups of a running server, and their restores.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use legwork_e2e::{Folder, cluster, legwork};
 use legwork_model::id::InstanceId;
 use serde_json::{Value as Json, json};
 
-/// Everything there is to know about all instances.
+/// Everything about all instances.
 async fn answers(client: &Client) -> Result<Json> {
     let mut all = Vec::new();
     for summary in client.instances(&InstanceQuery::default()).await?.instances {
@@ -50,7 +50,7 @@ async fn a_restored_backup_gives_the_same_answers() -> Result<()> {
         found.extend_from_slice(&chunk);
     }
     assert!(found == content);
-    // The two go their own ways.
+    // The two stores diverge.
     fixture::start(&restored, "sugar").await?;
     assert_eq!(answers(&client).await?, before);
     Ok(())

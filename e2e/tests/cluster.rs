@@ -1,4 +1,4 @@
-//! Three servers as their own processes, on loopback: cases move between them and survive them.
+//! Three server processes on loopback: cases migrate between them and survive kills.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,7 +28,7 @@ steps:
   - { step: tell, job: tell, at: ward, reads: [finding] }
 ";
 
-/// Waits for jobs of one kind and does them, so often; answers of which instances.
+/// Waits for jobs of one type and does them; returns their instances.
 async fn work(
     client: &Client,
     kind: &str,
@@ -68,7 +68,7 @@ async fn cases_move_between_processes_and_survive_a_kill_of_their_target() -> Re
     let lab = up(&folder, "lab-1").await?;
     let ward = up(&folder, "ward-1").await?;
     let client = north.client()?;
-    // The others get it from there.
+    // The others get it by replication.
     client.deploy(ROUND_TRIP).await?;
     let mut cases = BTreeMap::new();
     for n in 0..CASES {
@@ -90,7 +90,7 @@ async fn cases_move_between_processes_and_survive_a_kill_of_their_target() -> Re
     };
     work(&client, "take", half, sample).await?;
     let mut analysed = work(&lab.client()?, "analyse", half / 2, finding).await?;
-    // With cases in its hands, and others on their way to it.
+    // With its own cases, and with others in transit to it.
     lab.kill()?;
     work(&client, "take", half, sample).await?;
     let lab = up(&folder, "lab-1").await?;

@@ -8,7 +8,7 @@ use legwork_e2e::{Folder, Outcome, Server, binary, tutorial};
 use legwork_model::time::Timestamp;
 use serde_json::Value as Json;
 
-/// They work at any hour, so that it does not matter when this test does.
+/// They work at any hour, so that the time of the test does not matter.
 const PEOPLE: &str = "\
 organisation: office
 agents:
@@ -46,7 +46,7 @@ fn moment(json: &Json, pointer: &str) -> Result<Timestamp> {
     Ok(text(json, pointer)?.parse()?)
 }
 
-/// What somebody has promised to do, in order: steps and instances.
+/// The promises of a person, in order: steps and instances.
 fn plan(server: &Server, name: &str) -> Result<Vec<(String, String)>> {
     let plan = server.run(&["--json", "deadline", "plan", name])?.json()?;
     let turns = plan["turns"].as_array().context("no turns")?;
@@ -55,7 +55,7 @@ fn plan(server: &Server, name: &str) -> Result<Vec<(String, String)>> {
     turns.iter().filter(|turn| turn["what"] == "promised").map(turn).collect()
 }
 
-/// How it stands with all that have a deadline, the first due first.
+/// The states of all cases with a deadline, first due first.
 fn standings(server: &Server) -> Result<Vec<(String, String)>> {
     let list = server.run(&["--json", "deadline", "list"])?.json()?;
     let rows = list["deadlines"].as_array().context("no rows")?;
@@ -71,7 +71,7 @@ async fn counted(server: &Server, name: &str) -> Result<u64> {
     Ok(found.with_context(|| format!("{name} is not counted"))?.trim().parse()?)
 }
 
-/// Does all of a case at once, hours before it was planned.
+/// Does all steps of a case at once, hours before they are planned.
 fn finish(server: &Server, instance: &str) -> Result<()> {
     for (step, agent) in [("check", "ann"), ("approve", "bea")] {
         let item = format!("{instance}:{step}");
@@ -118,10 +118,10 @@ async fn a_deadline_is_promised_or_refused_and_what_was_promised_survives_a_kill
     assert_eq!(standings(&server)?, both("promised").map(|(word, one)| (one, word)));
     let after = start(&server, "8h", &[])?.problem()?;
     let later = moment(&after, "/earliest")?.since(moment(&before, "/earliest")?);
-    // Meanwhile nobody has worked.
+    // No time for work has passed meanwhile.
     ensure!(later < Duration::from_secs(300), "{before:#} {after:#}");
 
-    // What is done sooner than planned gives its time back.
+    // A step done early frees its time.
     finish(&server, &first)?;
     let third = start(&server, "8h", &[])?.json()?;
     assert_eq!(third["deadline"]["promised"], true);
@@ -184,7 +184,7 @@ async fn what_is_more_important_takes_the_place_of_what_was_promised_and_that_ca
     Ok(())
 }
 
-/// The arguments of a command line, as the shell understands them.
+/// The arguments of a command line, split by the shell.
 fn words(line: &str) -> Result<Vec<String>> {
     let script = format!("printf '%s\\n' {line}");
     let output = Command::new("sh").args(["-c", &script]).output()?;
@@ -192,7 +192,7 @@ fn words(line: &str) -> Result<Vec<String>> {
     Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
 }
 
-/// Whether there is time for it depends on the day: in the night and at Christmas nobody works.
+/// Whether there is time depends on the day: nobody works in the night and at Christmas.
 #[tokio::test]
 async fn what_the_guide_and_the_example_say_can_be_typed() -> Result<()> {
     let examples = format!("{}/examples/", binary::repository().display());

@@ -1,4 +1,4 @@
-//! `legwork demo`: three sites at work for a moment.
+//! `legwork demo`: three sites run for a moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,8 @@ fn three_sites_work_by_themselves_and_cases_move() -> Result<()> {
     Ok(())
 }
 
-/// However many sites have a part in it. A case that is just being started has come and has no line yet.
+/// Once per case, however many sites have a part in it. A case that is just being started is counted and
+/// has no line yet.
 fn each_case_counts_once(boards: &[Json]) -> Result<()> {
     let mut is_exact = false;
     for board in boards {
@@ -43,7 +44,7 @@ fn each_case_counts_once(boards: &[Json]) -> Result<()> {
     Ok(())
 }
 
-/// In which columns each case was seen.
+/// The columns in which each case was shown.
 fn columns(boards: &[Json]) -> BTreeMap<&str, BTreeSet<&str>> {
     let mut columns: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let cases = boards.iter().filter_map(|board| board["cases"].as_array()).flatten();

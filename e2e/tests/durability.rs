@@ -1,4 +1,4 @@
-//! Whatever was acknowledged is there, however the server ended.
+//! Everything acknowledged survives, however the server ended.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use legwork_model::id::InstanceId;
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 
-/// What a caller was told.
+/// An acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Acknowledged {
     Started,
@@ -41,7 +41,7 @@ async fn a_kill_in_the_middle_of_work_loses_nothing_acknowledged() -> Result<()>
             known.insert(instance, what);
         }
         server.kill()?;
-        // What was acknowledged before the kill was noticed counts as well.
+        // Acknowledgements before the kill was noticed count as well.
         while let Some((instance, what)) = hear.recv().await {
             known.insert(instance, what);
         }
@@ -83,7 +83,7 @@ async fn verify(client: &Client, known: &BTreeMap<InstanceId, Acknowledged>) -> 
         let look = found.nodes.iter().find(|node| &*node.name == "look").context("no look")?;
         let holds = match what {
             Acknowledged::Started => true,
-            // One thing more than acknowledged may have happened.
+            // One unacknowledged operation may have happened.
             Acknowledged::Claimed => look.state != NodeState::Activated,
             Acknowledged::Completed => look.state == NodeState::Completed,
         };
@@ -109,7 +109,7 @@ async fn a_restart_keeps_worklists_claims_incidents_and_retries() -> Result<()> 
     // One attempt failed and is to be repeated in an hour.
     let retried = booked(&client, "retried").await?;
     fail(&client, true).await?;
-    // One failed for good.
+    // One failed without a retry.
     let stuck = booked(&client, "stuck").await?;
     fail(&client, false).await?;
     let aborted = fixture::start(&client, "aborted").await?;
@@ -131,7 +131,7 @@ async fn a_restart_keeps_worklists_claims_incidents_and_retries() -> Result<()> 
     let client = server.client()?;
     assert_eq!(everything(&client).await?, before, "after a stop in good order");
 
-    // And all of it goes on.
+    // And all of it continues.
     server.run(&["resume", &suspended.to_string()])?.succeeded()?;
     server.run(&["resolve", "book", "--complete", "--set", "receipt=by hand"])?.succeeded()?;
     server
@@ -142,7 +142,7 @@ async fn a_restart_keeps_worklists_claims_incidents_and_retries() -> Result<()> 
     Ok(())
 }
 
-/// An instance whose job is due.
+/// An instance with a due job.
 async fn booked(client: &Client, what: &str) -> Result<InstanceId> {
     let instance = fixture::start(client, what).await?;
     let request = CompleteRequest {
@@ -154,7 +154,7 @@ async fn booked(client: &Client, what: &str) -> Result<InstanceId> {
     Ok(instance)
 }
 
-/// Takes the one job there is, and fails.
+/// Takes the only job, and fails.
 async fn fail(client: &Client, retry: bool) -> Result<()> {
     let request = ActivateRequest {
         worker: "w1".into(),
@@ -171,7 +171,7 @@ async fn fail(client: &Client, retry: bool) -> Result<()> {
     Ok(())
 }
 
-/// All a server can be asked, as one document.
+/// All answers of a server, as one document.
 async fn everything(client: &Client) -> Result<Json> {
     let mut instances = serde_json::Map::new();
     for ended in [false, true] {
@@ -221,7 +221,7 @@ async fn a_stop_in_good_order_answers_what_is_under_way() -> Result<()> {
     let client = server.client()?;
     fixture::deploy(&client).await?;
     let instance = fixture::start(&client, "tea").await?;
-    // A long poll that nothing will answer, and a stream of changes.
+    // A long poll without an answer, and a stream of changes.
     let poll = {
         let client = client.clone();
         tokio::spawn(async move { client.instance(instance, Duration::from_secs(50)).await })
@@ -235,14 +235,14 @@ async fn a_stop_in_good_order_answers_what_is_under_way() -> Result<()> {
         Err(error) => assert!(error.problem().is_some_and(|p| p.is_temporary()), "{error}"),
     }
     assert!(stopped.await??.success());
-    // The stream has an end, be it in good order or not.
+    // The stream ends, regularly or not.
     while let Ok(Some(_)) = events.next().await {}
     let server: Server = folder.server("store", &[]).await?;
     server.client()?.instance(instance, Duration::ZERO).await?;
     Ok(())
 }
 
-/// Until the server has a request that waits.
+/// Waits until the server has a waiting request.
 async fn waiting(client: &Client) -> Result<()> {
     for _ in 0..500 {
         let metrics = client.metrics().await?;

@@ -1,4 +1,4 @@
-//! Every example is walked through, many ways, by people and programs that answer at random.
+//! Every example is run repeatedly, by people and programs with random answers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ use legwork_model::yaml;
 use serde_json::{Value as Json, json};
 
 const WALKS: u64 = 4;
-/// How many steps a case may take; loops end long before.
+/// The most steps of a case; loops end long before.
 const STEPS_MAX: usize = 400;
 
 #[tokio::test]
@@ -60,7 +60,7 @@ struct Walk {
     client: Client,
     definition: Definition,
     agents: Vec<Arc<str>>,
-    /// What a step writes, by its name.
+    /// The writes of a step, by name.
     writes: BTreeMap<Arc<str>, Vec<Use>>,
     jobs: Vec<Arc<str>>,
     seed: u64,
@@ -145,7 +145,7 @@ impl Walk {
         Ok(false)
     }
 
-    /// Values for these elements, the optional ones now and then.
+    /// Values for these elements, optional ones at random.
     async fn values(&mut self, uses: &[Use]) -> Result<Data> {
         let mut data = Data::new();
         for used in uses {

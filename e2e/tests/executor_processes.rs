@@ -1,5 +1,5 @@
-//! Executors as processes of their own, shared by two servers: one is killed, one is stopped, one fails at
-//! one type. Afterwards their ledgers and the histories say the same.
+//! Executor processes shared by two servers: one is killed, one is paused, one fails at one type.
+//! Afterwards their ledgers and the histories agree.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -61,7 +61,7 @@ fn services(folder: &Folder, legwork: &str) -> Result<[Service; 3]> {
     Ok([service("ann", &[])?, service("bob", &["--fails=glue"])?, service("carla", &[])?])
 }
 
-/// Waits until it is so.
+/// Polls until it is true.
 async fn until(what: &str, is_so: impl AsyncFn() -> Result<bool>) -> Result<()> {
     let all = async {
         while !is_so().await? {
@@ -83,7 +83,7 @@ async fn start(client: &Client) -> Result<Vec<InstanceId>> {
     Ok(cases)
 }
 
-/// The steps of a case that are completed, and by whom.
+/// The completed steps of a case, with their performers.
 async fn completed(client: &Client, case: InstanceId) -> Result<Vec<Step>> {
     let history = client.history(case, None, Some(1_000)).await?;
     let mut steps = Vec::new();
@@ -96,12 +96,12 @@ async fn completed(client: &Client, case: InstanceId) -> Result<Vec<Step>> {
     Ok(steps)
 }
 
-/// How many tasks an executor has begun so far.
+/// The number of tasks that an executor has begun.
 fn begun(service: &Service) -> Result<usize> {
     Ok(service.ledger()?.iter().filter(|line| line.did == Did::Begun).count())
 }
 
-/// Each in the middle of something: one is stopped until it is given up, one killed and started again.
+/// Each during its work: one is paused until its tasks are reassigned, one killed and restarted.
 async fn disturb(servers: [&Server; 2], stopped: &Service, killed: &mut Service) -> Result<()> {
     until("it works", async || Ok(begun(stopped)? > 3)).await?;
     stopped.signal("STOP")?;

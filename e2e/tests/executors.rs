@@ -1,4 +1,4 @@
-//! Executors as services of their own: they get tasks, die, come back, and one result counts.
+//! Executors as separate services: they get tasks, die, come back, and one result counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,16 +29,16 @@ steps:
 ";
 const SECRET: &str = "a secret of this test, long enough to count";
 
-/// What executors have done, and what they were told of it: by task.
+/// The work of executors, and the verdicts on it: by task.
 #[derive(Clone, Debug, Default)]
 struct Ledger(Arc<Mutex<Entries>>);
 
 #[derive(Debug, Default)]
 struct Entries {
     begun: usize,
-    /// The keys of the tasks that were done.
+    /// The keys of finished tasks.
     done: BTreeMap<String, String>,
-    /// The tasks that were told to count, and not to.
+    /// The tasks with positive, and with negative verdicts.
     acks: BTreeSet<String>,
     nacks: BTreeSet<String>,
 }
@@ -48,7 +48,7 @@ impl Ledger {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// An executor that takes so long to pack, and writes down what it did.
+    /// An executor with a fixed service time for packing, and a ledger.
     async fn executor(&self, name: &str, legwork: &str, takes: Duration) -> Result<JoinHandle<()>> {
         let (book, acks, nacks) = (self.clone(), self.clone(), self.clone());
         let own = name.to_owned();
@@ -140,7 +140,7 @@ async fn what_an_executor_that_dies_has_goes_to_another_one() -> Result<()> {
     let client = server.client()?;
     client.deploy(PROCESS).await?;
     let ledger = Ledger::default();
-    // Nobody listens there.
+    // Nothing listens there.
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let dead = format!("http://{}", listener.local_addr()?);
     drop(listener);
@@ -187,7 +187,7 @@ async fn a_result_that_names_a_file_which_nobody_uploaded_is_none() -> Result<()
         tokio::spawn(async move { drop(executor.serve(listener, &legwork, None).await) });
     }
     client.start(&StartRequest { process: "scans".into(), ..Default::default() }, None).await?;
-    // Each incident tells it for the last attempt and for all of them.
+    // Each incident reports the last attempt and all attempts.
     until("both results are refused", async || {
         let told = server.run(&["incidents"])?.succeeded()?;
         let is_told = [":first", ":second"].iter().all(|step| told.contains(step));
@@ -196,7 +196,7 @@ async fn a_result_that_names_a_file_which_nobody_uploaded_is_none() -> Result<()
     .await
 }
 
-/// Of the only executor: its pace at its only type in milliseconds, if it is known, and how many it has done.
+/// Of the only executor: its pace at its only type in milliseconds, if known, and the number of its results.
 async fn learned(client: &Client) -> Result<(Option<f64>, u64)> {
     let all = client.executors().await?.executors;
     let of_type = all.first().and_then(|one| one.types.first()).context("no executor")?;

@@ -1,4 +1,4 @@
-//! From nothing to a completed case, by the command line alone.
+//! From nothing to a completed case, with the command line alone.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -103,7 +103,7 @@ async fn a_start_with_a_key_starts_once_and_can_be_waited_for() -> Result<()> {
     let late = server.run(&["start", "auto", "--set", "n=3", "--wait=1ms"])?;
     assert_eq!(late.code, Some(1));
     assert!(late.stderr.contains("not ended after 1ms"), "{}", late.stderr);
-    // The two jobs that are there, and the one of the start below.
+    // The two open jobs, and the one of the start below.
     let worker = ["jobs", "work", "go", "--count", "3", "--exec", "echo '{\"done\": \"yes\"}'"];
     let ended = std::thread::scope(|scope| {
         let worker = scope.spawn(|| server.run(&worker));
@@ -210,7 +210,7 @@ async fn a_mistyped_process_is_answered_with_the_one_that_was_meant() -> Result<
 #[test]
 fn without_a_server_the_way_on_is_told() -> Result<()> {
     let folder = Folder::new()?;
-    // Port 1 is nobody's.
+    // Nothing listens at port 1.
     let server = ["--server", "http://127.0.0.1:1"];
     let said = legwork(folder.path(), &[&server[..], &["list"]].concat())?.refused()?;
     assert!(said.contains("legwork up"), "{said}");
@@ -264,7 +264,7 @@ async fn the_id_of_a_case_is_known_also_if_the_server_goes_away_while_it_is_wait
         Ok(waiting.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
     };
     let (mut people, programs) = (begin(&[])?, begin(&["--json"])?);
-    // In a pipe too it is said at once.
+    // Printed at once also into a pipe.
     let mut said = String::new();
     let stdout = people.stdout.take().context("no standard output")?;
     BufReader::new(stdout).read_line(&mut said)?;
@@ -273,7 +273,7 @@ async fn the_id_of_a_case_is_known_also_if_the_server_goes_away_while_it_is_wait
         Ok(server.run(&["list"])?.succeeded()?.matches("running").count() == 2)
     })
     .await?;
-    // Their requests are on their way, or are sent in vain.
+    // Their requests are in progress, or will fail.
     server.kill()?;
 
     let ended = people.wait_with_output()?;

@@ -1,4 +1,4 @@
-//! The guide says what is true: its commands are run, its examples are checked.
+//! The guide is true: its commands are run, its examples are checked.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -15,7 +15,7 @@ fn page(name: &str) -> Result<String> {
     std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// A shell that is fed piece by piece; everything it has started dies with it.
+/// A shell that is fed piece by piece; everything it has started is killed with it.
 struct Shell {
     child: Child,
     output: BufReader<std::process::ChildStdout>,
@@ -47,7 +47,7 @@ impl Shell {
         Ok(shell)
     }
 
-    /// Runs a piece and answers what it printed.
+    /// Runs a piece and returns its output.
     fn run(&mut self, piece: &str) -> Result<String> {
         let stdin = self.child.stdin.as_mut().context("no input")?;
         write!(stdin, "{piece}\necho; echo \"{MARK} $?\"\n")?;
@@ -69,7 +69,7 @@ impl Drop for Shell {
     fn drop(&mut self) {
         let killed = send_signal("KILL", &format!("-{}", self.child.id()));
         let _ = self.child.wait();
-        // A server that survives would hold its port and its folder: that must not go unnoticed.
+        // A surviving server would hold its port and its folder: that must be noticed.
         if !std::thread::panicking() {
             assert!(killed.is_ok(), "the tutorial's servers are still there: {killed:?}");
         }
@@ -82,11 +82,11 @@ fn free_address() -> Result<String> {
     Ok(listener.local_addr()?.to_string())
 }
 
-/// What a server in the background goes on to print, until it says that it is up: then a person
+/// The further output of a server in the background, until it says that it is up: then a reader
 /// would go on too.
 async fn until_up(shell: &mut Shell, mut printed: String) -> Result<String> {
     for _ in 0..1_000 {
-        // The last line of what it says.
+        // The last line of the banner.
         if printed.contains("is up") && printed.contains("Ctrl-C") {
             return Ok(printed);
         }
@@ -106,7 +106,7 @@ async fn the_page_of_schedules_works_as_it_is_written() -> Result<()> {
     typed("schedules.md").await
 }
 
-/// Does what a page says, as a person would.
+/// Carries out a page, as a reader would.
 async fn typed(name: &str) -> Result<()> {
     let folder = Folder::new()?;
     let address = free_address()?;

@@ -1,5 +1,5 @@
-//! What the guide shows of programs is true as well: JSON is read as the API reads it, the worker in
-//! Rust is compiled and run, command lines are understood.
+//! The guide's programs are true as well: JSON is parsed as by the API, the worker in Rust is
+//! compiled and run, command lines are parsed.
 
 #[expect(unreachable_pub, reason = "the sample stands as it would in a crate of its own")]
 #[path = "samples/worker.rs"]
@@ -126,7 +126,7 @@ fn requests_and_answers_in_the_guide_are_those_of_the_api() -> Result<()> {
     Ok(())
 }
 
-/// Asked for help behind its arguments, the program still refuses those it does not know.
+/// With `--help` after its arguments, the program still refuses unknown ones.
 #[test]
 fn command_lines_in_the_guide_are_understood() -> Result<()> {
     let program = binary::legwork()?;

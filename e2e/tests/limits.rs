@@ -1,4 +1,4 @@
-//! Too much of everything: refused soon, clearly, and without harm.
+//! Excessive input: refused soon, clearly, and without harm.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use serde_json::json;
 
 const HUGE: usize = 100 << 20;
 
-/// Sends a head and a huge body; answers what came back.
+/// Sends a head and a huge body; returns the answer.
 fn flood(server: &Server, head: &str, chunked: bool) -> Result<String> {
     let mut stream = TcpStream::connect(server.authority())?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
@@ -34,7 +34,7 @@ fn flood(server: &Server, head: &str, chunked: bool) -> Result<String> {
             false => (String::new(), ""),
         };
         let parts = [frame.as_bytes(), &block, end.as_bytes()];
-        // A server that has heard enough may hang up.
+        // A server may hang up after a refusal.
         if parts.iter().any(|part| stream.write_all(part).is_err()) {
             break;
         }
@@ -43,7 +43,7 @@ fn flood(server: &Server, head: &str, chunked: bool) -> Result<String> {
         let _ = stream.write_all(b"0\r\n\r\n");
     }
     let mut answer = Vec::new();
-    // A reset after the answer may take the rest of it away, but not its beginning.
+    // A reset after the answer may cut its end, but not its beginning.
     let _ = stream.read_to_end(&mut answer);
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
@@ -82,7 +82,7 @@ async fn a_huge_file_is_refused_by_the_command_line_too() -> Result<()> {
     Ok(())
 }
 
-/// A file system of its own, as small as asked for; needs to be root.
+/// A small file system of its own; needs root.
 struct SmallDisk<'f> {
     folder: &'f Folder,
 }
@@ -105,7 +105,7 @@ impl Drop for SmallDisk<'_> {
     }
 }
 
-/// How many instances a first page holds, as soon as the server answers.
+/// The number of instances on the first page, as soon as the server answers.
 async fn until_answered(client: &Client) -> Result<usize> {
     let since = Instant::now();
     loop {
@@ -122,7 +122,7 @@ async fn until_answered(client: &Client) -> Result<usize> {
 async fn a_full_disk_refuses_what_it_cannot_store_and_recovers() -> Result<()> {
     let folder = Folder::new()?;
     let Some(disk) = SmallDisk::mount(&folder, 192)? else {
-        // Not by a macro: those are kept quiet in a test that passes.
+        // Not by a macro: their output is hidden in a passing test.
         writeln!(std::io::stderr(), "SKIPPED the full disk: only root can mount a small one")?;
         return Ok(());
     };
@@ -131,7 +131,7 @@ async fn a_full_disk_refuses_what_it_cannot_store_and_recovers() -> Result<()> {
     let server = folder.server("disk/store", &[]).await?;
     let client = server.client()?;
     fixture::deploy(&client).await?;
-    // Random enough not to be packed away.
+    // Random enough not to be compressed away.
     let mut seed = 1_u64;
     let mut text = || -> String {
         let next = |_| {
@@ -148,7 +148,7 @@ async fn a_full_disk_refuses_what_it_cannot_store_and_recovers() -> Result<()> {
         ..StartRequest::default()
     };
     let mut acknowledged = 0;
-    // As long as it stays full: what is stored can be read, what would have to be stored is refused.
+    // While it is full: stored data can be read, new data is refused.
     for _ in 0..3 {
         let refusal = loop {
             match client.start(&request(text()), None).await {
@@ -182,7 +182,7 @@ async fn a_full_disk_refuses_what_it_cannot_store_and_recovers() -> Result<()> {
             break;
         }
     }
-    // The refused one may have been stored all the same: nobody was told that it was not.
+    // The refused one may have been stored nevertheless: the refusal did not say that it was not.
     ensure!(found > acknowledged, "{found} of {acknowledged} and one more are there");
     server.kill()?;
     drop(disk);

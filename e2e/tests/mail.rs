@@ -1,4 +1,4 @@
-//! People are told by mail, whatever dies meanwhile: real servers, a real mail server.
+//! People get mail, whatever is killed meanwhile: real servers, a real mail server.
 
 use anyhow::{Context, Result};
 use legwork_e2e::bank::*;
@@ -14,10 +14,10 @@ async fn a_kill_loses_no_letter_and_no_reply_and_repeats_none_that_was_told() ->
     let (server, client) = bank.open().await?;
     let first = start(&client).await?;
     let letter = bank.letter("ann", 1).await?;
-    // It is in the box before whoever sent it hears so.
+    // It is in the mailbox before the sender has the acknowledgement.
     until("it is not sent", async || Ok(counted(&client, "legwork_mail_sent_total").await? == 1))
         .await?;
-    // The mail server is away, and both a letter and a reply wait for it.
+    // The mail server is down, and both a letter and a reply wait for it.
     bank.mail.kill()?;
     let second = start(&client).await?;
     until("nobody has tried to send", async || {
@@ -40,7 +40,7 @@ async fn a_kill_loses_no_letter_and_no_reply_and_repeats_none_that_was_told() ->
             .count()
     };
     assert_eq!((about(first), about(second)), (1, 1));
-    // Killed right after a reply was carried out, before it was deleted or after: it counts once.
+    // Killed right after a reply was carried out, before or after its deletion: it counts once.
     bank.reply("ben", &verdict, "refuse", 2)?;
     ends(&server.client()?, first).await?;
     server.kill()?;
@@ -75,8 +75,7 @@ async fn reminders_and_escalations_come_and_a_suspended_case_takes_no_answer() -
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_started_a_case_hears_that_nobody_can_do_it_in_time_also_across_a_kill()
--> Result<()> {
+async fn the_starter_of_a_case_is_told_of_a_lost_promise_also_across_a_kill() -> Result<()> {
     let bank = Bank::new("tell: { assignment: false }\n")?;
     let (server, client) = bank.open().await?;
     client.deploy(HURRY).await?;
@@ -85,7 +84,7 @@ async fn whoever_started_a_case_hears_that_nobody_can_do_it_in_time_also_across_
     let id = started["instance"].as_str().context("no instance")?.to_owned();
     let ill = PEOPLE.replace("ann: {", "ann: { absent: [{ from: 2020-01-01 }],");
     client.publish_organisation(&ill).await?;
-    // Before it can be told.
+    // Before the letter is sent.
     server.kill()?;
     let server = bank.folder.server("store", &["--mail", "mail.yaml"]).await?;
     let letter = bank.letter("eva", 1).await?;
@@ -94,7 +93,7 @@ async fn whoever_started_a_case_hears_that_nobody_can_do_it_in_time_also_across_
     for part in ["Look at it", "Why:", &id] {
         assert!(said.contains(part), "{said}");
     }
-    // It depends on how much was heard before the server was killed.
+    // It depends on what was received before the server was killed.
     let why =
         ["who was to do it is not available any more", "could not be done in time as planned"];
     assert!(why.iter().any(|why| said.contains(why)), "{said}");
@@ -106,7 +105,7 @@ async fn whoever_started_a_case_hears_that_nobody_can_do_it_in_time_also_across_
     .await?;
     server.kill()?;
     let server = bank.folder.server("store", &["--mail", "mail.yaml"]).await?;
-    // What comes after it is sent, and it is not sent again.
+    // Later letters are sent, and this one is not sent again.
     let client = server.client()?;
     client.publish_organisation(PEOPLE).await?;
     server.run(&start)?.succeeded()?;

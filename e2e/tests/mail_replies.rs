@@ -1,4 +1,4 @@
-//! People answer by mail, whatever dies meanwhile: real servers, a real mail server.
+//! People answer by mail, whatever is killed meanwhile: real servers, a real mail server.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -21,12 +21,12 @@ async fn a_case_is_carried_on_by_replies_and_the_second_one_is_too_late() -> Res
     assert!(said.contains(&format!("https://lw.example/{id}:look")), "{said}");
     assert!(!look.contains("opensesame") && !said.contains("opensesame"), "{said}");
     assert_eq!(header(&look, "Subject:"), "Grant a loan: Look at it");
-    // Four eyes: Ann has looked, so Ben alone is asked.
+    // Four eyes: Ann has looked, so only Ben is asked.
     bank.reply("ann", &look, "Done, thanks", 1)?;
     let verdict = bank.letter("ben", 1).await?;
     assert!(text(&verdict)?.contains("  approve\r\n  refuse\r\n"), "{}", text(&verdict)?);
     assert_eq!(bank.mail.mails("ann@example.com")?.len(), 1);
-    // Somebody else's address, and a word that nobody knows, change nothing.
+    // Another person's address, and an unknown word, have no effect.
     bank.reply("eva", &verdict, "approve", 2)?;
     let why = text(&bank.letter("ben", 2).await?)?;
     assert!(why.contains("another address"), "{why}");
@@ -35,7 +35,7 @@ async fn a_case_is_carried_on_by_replies_and_the_second_one_is_too_late() -> Res
     let why = text(&bank.letter("ben", 3).await?)?;
     assert!(why.contains("`perhaps`"), "{why}");
     bank.reply("ben", &verdict, "approve", 4)?;
-    // What takes data has no words.
+    // A step with data has no words.
     let pay = text(&bank.letter("ann", 2).await?)?;
     assert!(pay.contains("Pay it out") && !pay.contains("[legwork:"), "{pay}");
     bank.reply("ben", &verdict, "refuse", 5)?;
@@ -59,7 +59,7 @@ async fn a_reply_that_is_read_again_is_the_same_answer() -> Result<()> {
     let (_server, client) = bank.open().await?;
     let id = start(&client).await?;
     let look = bank.letter("ann", 1).await?;
-    // Whatever is read is carried out, and not deleted: it comes again and again.
+    // Every mail is carried out and not deleted: it comes again and again.
     bank.mail.break_off(true)?;
     bank.reply("ann", &look, "done", 1)?;
     let verdict = bank.letter("ben", 1).await?;
@@ -71,7 +71,7 @@ async fn a_reply_that_is_read_again_is_the_same_answer() -> Result<()> {
     .await?;
     bank.mail.break_off(false)?;
     until("mails are left in the inbox", async || Ok(bank.mail.mails(INBOX)?.is_empty())).await?;
-    // Nobody is told that their answer has changed nothing.
+    // No author is told that their reply had no effect.
     assert_eq!(counted(&client, "legwork_mail_refused_total").await?, 0);
     assert_eq!(bank.mail.mails("ann@example.com")?.len(), 1);
     assert_eq!(bank.mail.mails("ben@example.com")?.len(), 1);
@@ -88,7 +88,7 @@ async fn a_reply_finds_the_server_that_has_the_item() -> Result<()> {
     let north = bank.folder.server("north", &args("cluster/north-1", "mail.yaml")).await?;
     let south = bank.folder.server("south", &args("cluster/south-1", "quiet.yaml")).await?;
     let client = south.client()?;
-    // It goes to the first server, which may not be reached yet.
+    // It goes to the first server, which may not be reachable yet.
     until("nothing can be deployed", async || Ok(deploy(&client).await.is_ok())).await?;
     let id = start(&client).await?;
     let look = bank.letter("ann", 1).await?;
@@ -96,7 +96,7 @@ async fn a_reply_finds_the_server_that_has_the_item() -> Result<()> {
     let verdict = bank.letter("ben", 1).await?;
     bank.reply("ben", &verdict, "refuse", 2)?;
     ends(&client, id).await?;
-    // The case ends in the south before the north, which has read the replies, hears so.
+    // The case ends in the south before the north, which has read the replies, is told.
     let north = north.client()?;
     until("the replies are not counted", async || {
         Ok(counted(&north, "legwork_mail_answered_total").await? == 2)
@@ -144,11 +144,11 @@ async fn what_is_no_answer_changes_nothing() -> Result<()> {
     };
     let from = "ann@example.com";
     for mail in [
-        // Nobody's letter, a forged token, and what a program wrote.
+        // An unknown author, a forged token, and a mail of a program.
         "\r\ndone\r\n".to_owned(),
         format!("\r\ndone\r\n> [legwork:{forged}"),
         format!("Auto-Submitted: auto-replied\r\n\r\ndone\r\n> [legwork:{token}"),
-        // This one is answered: a page and no text.
+        // This one is answered: HTML without text.
         format!("Content-Type: text/html\r\n\r\n<p>done</p>[legwork:{token}"),
     ] {
         bank.mail.send(from, INBOX, &format!("From: {from}\r\nTo: {INBOX}\r\n{mail}"))?;
@@ -172,7 +172,7 @@ async fn a_refused_reply_that_stays_in_the_inbox_is_answered_once() -> Result<()
     bank.mail.break_off(true)?;
     bank.reply("ann", &look, "perhaps", 1)?;
     bank.letters("ann", 2).await?;
-    // What comes behind it is carried out at a later look: the first was read again by then.
+    // A later mail is carried out in a later session: the first was read again by then.
     bank.reply("ann", &look, "done", 2)?;
     bank.letter("ben", 1).await?;
     bank.mail.break_off(false)?;

@@ -1,4 +1,4 @@
-//! Promises of a cluster of real processes: whichever server is killed, what was promised stays promised, and once.
+//! Promises of a cluster of real processes: they are kept, once each, whichever server is killed.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use legwork_model::time::Timestamp;
 use legwork_testbed::free_port;
 use serde_json::Value as Json;
 
-/// Who plans for Ann; who starts the cases of the north, and has them; who plans for Bea.
+/// The planner of Ann; the server that starts the cases of the north, and controls them; the planner of Bea.
 const SERVERS: [&str; 3] = ["north-1", "north-2", "south-1"];
 const STARTER: usize = 1;
 
-/// They work at any hour, so that it does not matter when this test does.
+/// They work at any hour, so that the time of the test does not matter.
 const PEOPLE: &str = "\
 organisation: office
 agents:
@@ -20,7 +20,7 @@ agents:
   bea: { name: Bea Ott, roles: [manager], share: 100 }
 ";
 
-/// Done by two people who are planned for by two servers.
+/// Done by two people whose planners are two servers.
 const CLAIM: &str = "\
 process: claim
 steps:
@@ -28,7 +28,7 @@ steps:
   - { step: approve, who: Role(manager), at: south, takes: 2h }
 ";
 
-/// Each wants so much time of one of them that it cannot be done by six hours from now beside a claim.
+/// Each needs so much time of one of them that it does not fit before six hours from now beside a claim.
 const OTHERS: [(&str, &str); 2] = [
     ("count", "process: count\nsteps: [{ step: count, who: Role(clerk), at: north, takes: 5h }]\n"),
     (
@@ -74,7 +74,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// At one of them; the others get it from there.
+    /// At one of them; the others get it by replication.
     async fn deploy(&self) -> Result<()> {
         let mut files = vec![self.folder.file("people.yaml", PEOPLE)?];
         for (name, source) in OTHERS.into_iter().chain([("claim", CLAIM)]) {
@@ -93,14 +93,14 @@ impl Cluster {
         self.servers.iter().flat_map(move |one| things.clone().map(move |thing| (one, thing)))
     }
 
-    /// `kill -9`, and up again on the same store.
+    /// `kill -9`, and a restart on the same store.
     async fn kill(mut self, number: usize) -> Result<Self> {
         self.servers.remove(number).kill()?;
         self.servers.insert(number, up(&self.folder, SERVERS[number]).await?);
         Ok(self)
     }
 
-    /// How often it was counted, at all servers since they were started.
+    /// The sum of a counter of all servers since their start.
     async fn counted(&self, name: &str) -> Result<u64> {
         let mut sum = 0;
         for server in &self.servers {
@@ -109,18 +109,19 @@ impl Cluster {
         Ok(sum)
     }
 
-    /// Whichever server is asked: the case has this plan, and those who are still to do something of it have that in
-    /// theirs, and nothing else.
+    /// At every server: the case has this plan, the performers of open steps have them in their plans, and nothing
+    /// else.
     async fn check(&self, instance: &str, plan: &[Leg], open: &[Leg]) -> Result<()> {
         for server in &self.servers {
-            // The one that is just up may not have found the others yet.
+            // A server that is just up may not have its links yet.
             let shown = until_answered(server, &["--json", "deadline", "show", instance]).await?;
             ensure!(shown["standing"] == "promised", "{}: {shown:#}", server.url());
             ensure!(legs(&shown)? == plan, "{}: {shown:#}, not {plan:?}", server.url());
         }
         for (server, person) in self.each(["ann", "bea"]) {
             let wanted = open.iter().find(|leg| leg.by == person);
-            // What only was asked for is in it as well until whoever asked, and was killed then, has been heard.
+            // The plan also has the reservation of a mere question until the server that asked, and was killed
+            // then, has answered.
             let open = wanted.iter().len();
             let only = async || Ok(turns(server, person, instance, wanted).await? == Some(open));
             wait::until(&format!("{person} has more to do at {}", server.url()), only).await?;
@@ -129,8 +130,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// What needs the same time of the same person is refused, wherever it is asked for, and not because somebody cannot
-    /// be reached: then no date would be named.
+    /// A case that needs the same time of the same person is refused, at every server, and not because a server is
+    /// unreachable: then no date would be named.
     async fn check_refused(&self, names: &[&str]) -> Result<()> {
         for (server, name) in self.each(names) {
             let refused = async || {
@@ -144,7 +145,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Wherever it is started, there is the time for it, or will be at once. It is aborted: asking would hold the time.
+    /// At every server there is time for it, or will be at once. The case is aborted: a question would hold the
+    /// time.
     async fn check_free(&self, names: &[&str]) -> Result<()> {
         for (server, name) in self.each(names) {
             let args = ["--json", "start", name, "--by", BY];
@@ -159,7 +161,7 @@ impl Cluster {
     }
 }
 
-/// What is planned for a step.
+/// The plan of a step.
 #[derive(Debug, PartialEq)]
 struct Leg {
     step: String,
@@ -207,14 +209,14 @@ fn moment(json: &Json, pointer: &str) -> Result<Timestamp> {
     Ok(text(json, pointer)?.parse()?)
 }
 
-/// What a command prints, as soon as it can be answered.
+/// The output of a command, as soon as it can be answered.
 async fn until_answered(server: &Server, args: &[&str]) -> Result<Json> {
     let answered = async || Ok(server.run(args)?.code == Some(0));
     wait::until(&format!("{} has no answer to {args:?}", server.url()), answered).await?;
     server.run(args)?.json()
 }
 
-/// How many turns somebody has, among them that of a case and as long as it was planned.
+/// The number of a person's turns, and those of a case within its plan.
 async fn turns(
     server: &Server,
     person: &str,
@@ -223,7 +225,7 @@ async fn turns(
 ) -> Result<Option<usize>> {
     let planned = until_answered(server, &["--json", "deadline", "plan", person]).await?;
     let turns = planned["turns"].as_array().context("no turns")?;
-    // What a start was offered that is refused is in it as well.
+    // The plan also has the offer of a refused start.
     let turns: Vec<&Json> = turns.iter().filter(|turn| turn["what"] == "promised").collect();
     let turn = turns.iter().find(|turn| turn["instance"] == instance);
     let took = match turn {
@@ -233,7 +235,7 @@ async fn turns(
     Ok((took == wanted.map(Leg::takes)).then_some(turns.len()))
 }
 
-/// Does a step as soon as it is there.
+/// Does a step as soon as it is open.
 async fn work(server: &Server, agent: &str, activity: &str) -> Result<()> {
     let args = ["--as", agent, "work", "complete", activity];
     let done = async || Ok(server.run(&args)?.code == Some(0));
@@ -254,14 +256,14 @@ async fn what_a_cluster_has_promised_survives_a_kill_of_any_server() -> Result<(
     assert!(plan.iter().map(Leg::takes).eq([3, 2].map(|hours| Duration::from_secs(hours * 3600))));
     assert_eq!(counted(&cluster.servers[STARTER], "promised").await?, before + 1);
 
-    // The starter at once: nobody has had the time to say anything twice.
+    // The starter at once: no message was resent yet.
     for number in [STARTER, 0, 2] {
         cluster = cluster.kill(number).await?;
         cluster.check(&instance, &plan, &plan).await?;
         cluster.check_refused(&["count", "audit"]).await?;
     }
 
-    // The case goes to the south, and Ann has time.
+    // The case migrates to the south, and Ann has time.
     work(&cluster.servers[0], "ann", &format!("{instance}:check")).await?;
     cluster.check_free(&["count"]).await?;
     for number in [STARTER, 2, 0] {

@@ -35,7 +35,7 @@ async fn no_moment_is_started_twice_over_kills_and_the_clock_goes_on() -> Result
             let tick = folder.file("tick.yaml", TICK)?;
             server.run(&["deploy", &tick])?.succeeded()?;
             let put = ["schedules", "put", "ticks", "tick", "--every", "1s", "--by", "1h"];
-            // Nobody can promise that: nobody is known who does it.
+            // It cannot be promised: no worker is known.
             server.run(&put)?.succeeded()?;
         }
         let before = known.len();
@@ -62,7 +62,7 @@ async fn no_moment_is_started_twice_over_kills_and_the_clock_goes_on() -> Result
     ensure!(sorted.iter().all(|moment| (moment.0 - begin) % 1_000 == 0), "{sorted:?}");
     let last = shown.last.context("nothing was started")?;
     assert_eq!(last.promised, Some(false), "{last:?}");
-    // What it says of the last start is a case that is there.
+    // The case of the last start exists.
     let instance = last.instance.with_context(|| format!("{:?}", last.detail))?;
     assert_eq!(all.get(&instance), Some(&last.at));
 

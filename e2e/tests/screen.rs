@@ -1,4 +1,4 @@
-//! What people see fits their screen and goes by their clock.
+//! Output for people fits their screen and uses their time zone.
 
 use anyhow::{Context, Result, ensure};
 use legwork_e2e::command::prepared;
@@ -42,7 +42,7 @@ steps:
             reads: [what_has_happened_to_the_house]
 ";
 
-/// Two servers with long names, and a case that has a bit of everything.
+/// Two servers with long names, and a case with every feature.
 async fn office(folder: &Folder) -> Result<[Server; 2]> {
     cluster::init(folder, &["the-northern-branch-office", "the-southern-branch-office"])?;
     let servers = [
@@ -116,7 +116,7 @@ async fn no_line_is_longer_than_the_screen_is_wide() -> Result<()> {
         ensure!(output.status.success() && !text.is_empty(), "{line}: {error}");
         let long = text.lines().find(|line| line.chars().count() > COLUMNS);
         ensure!(long.is_none(), "legwork {line}:\n{text}");
-        // Nothing is left out for that but in the labels of a chart.
+        // Nothing is cut to fit except the labels of a chart.
         let is_whole = !text.contains('…') || line.starts_with("deadline plan");
         ensure!(is_whole, "legwork {line}:\n{text}");
         seen.push_str(&text);

@@ -1,7 +1,7 @@
-//! Five sites, each a process with a network of its own: wires are cut and slowed, servers killed,
-//! and every case comes to the end it would have come to anyway.
+//! Five sites, each a process with a separate network: links are cut and slowed, servers killed,
+//! and every case has the same result as without.
 //!
-//! Where the machine gives no namespaces the servers are on loopback, and no wire is touched.
+//! On a machine without namespaces the servers are on loopback, and no link is changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
@@ -19,10 +19,10 @@ const PEER_PORT: u16 = 7710;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Ethernet, IPv4 and TCP with timestamps.
 const HEADER_BYTES: u64 = 14 + 20 + 32;
-/// What TCP sends at a time on Ethernet.
+/// The TCP segment size on Ethernet.
 const SEGMENT_BYTES_MAX: u64 = 1_448;
 
-/// Through all five sites, two of them at once, with a document that one writes and another reads.
+/// Through all five sites, two of them in parallel, with a document from one to another.
 const TOUR: &str = "
 process: tour
 data: { n: int, sum: int, document: file, verdict: string }
@@ -45,7 +45,7 @@ struct Sites {
     folder: Folder,
     net: Option<Net>,
     servers: Vec<Option<Server>>,
-    /// By the case's number: its id.
+    /// The id of each case, by number.
     cases: BTreeMap<usize, String>,
 }
 
@@ -76,7 +76,7 @@ impl Sites {
         for site in 0..SITES {
             sites.up(site).await?;
         }
-        // At one of them; the others get it from there.
+        // At one of them; the others get it by replication.
         sites.server(3)?.run(&["deploy", "organisation.yaml", "tour.yaml"])?.succeeded()?;
         Ok(sites)
     }
@@ -109,7 +109,8 @@ impl Sites {
         Ok(())
     }
 
-    /// Everybody does what they see at a site, whoever holds it; answers how much was done.
+    /// Everybody does the items visible at a site, wherever they are controlled; returns their
+    /// number.
     fn work(&self, turn: usize) -> Result<usize> {
         let mut done = 0;
         for person in 0..SITES {
@@ -117,7 +118,7 @@ impl Sites {
             let Some(server) = &self.servers[entry] else { continue };
             let agent = format!("p{person}");
             let list = server.run(&["--as", &agent, "work", "list", "--json"])?;
-            // A site that just came up may not know the organisation yet.
+            // A site that just came up may not have the organisation yet.
             let Ok(list) = list.json() else { continue };
             for item in list["items"].as_array().into_iter().flatten() {
                 done += usize::from(complete(server, &agent, item)?);
@@ -188,7 +189,7 @@ impl Sites {
     }
 }
 
-/// Hands an item in; whoever is too late or cannot reach its server leaves it.
+/// Completes an item; a late completion, or one for an unreachable server, is left out.
 fn complete(server: &Server, agent: &str, item: &Json) -> Result<bool> {
     let activity = item["activity"].as_str().context("an item without a name")?;
     let step = activity.rsplit(':').next().unwrap_or_default();
@@ -215,7 +216,7 @@ fn free_addresses() -> Result<Vec<String>> {
     held.iter().map(|listener| Ok(listener.local_addr()?.to_string())).collect()
 }
 
-/// What each server says it has sent to each other one, on its sockets.
+/// The bytes sent by each server to each other one, by its socket counters.
 fn counted(sites: &Sites) -> Result<BTreeMap<(usize, usize), u64>> {
     let mut counted = BTreeMap::new();
     for from in 0..SITES {
@@ -230,7 +231,7 @@ fn counted(sites: &Sites) -> Result<BTreeMap<(usize, usize), u64>> {
     Ok(counted)
 }
 
-/// The counters of the servers agree with those of the wires, but for headers of packets.
+/// The counters of the servers agree with those of the links, except for packet headers.
 fn compare(sites: &Sites, net: &Net) -> Result<()> {
     let before = counted(sites)?;
     let mut wires = BTreeMap::new();
@@ -241,10 +242,10 @@ fn compare(sites: &Sites, net: &Net) -> Result<()> {
     let again: Vec<u64> = (0..SITES).map(|site| net.sent_again(site)).collect::<Result<_>>()?;
     for (way, Traffic { bytes, packets }) in wires {
         let content = bytes.saturating_sub(packets * HEADER_BYTES);
-        // Between two looks at a counter keep-alives pass; a handshake has longer headers.
+        // Between two reads of a counter keep-alives pass; a handshake has longer headers.
         let slack = 600 + content / 50;
         let least = before[&way].saturating_sub(slack);
-        // What was sent again was on the wire twice and is counted once.
+        // Retransmissions were on the link twice and are counted once.
         let most = after[&way] + slack + again[way.0] * SEGMENT_BYTES_MAX;
         ensure!(
             (least..=most).contains(&content),
@@ -297,7 +298,7 @@ async fn cases_go_through_five_sites_whatever_happens_to_wires_and_servers() -> 
     Ok(())
 }
 
-/// The definition comes by itself.
+/// Waits until the definition is replicated.
 fn until_known(sites: &Sites, site: usize) -> Result<()> {
     let begun = Instant::now();
     while sites.server(site)?.run(&["processes", "tour", "--json"])?.code != Some(0) {

@@ -1,4 +1,4 @@
-//! A folder that cannot be the store of a server is refused: why, what to do, and nothing changed.
+//! A folder that cannot be the store of a server is refused: with reason and remedy, and unchanged.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ async fn a_damaged_store_is_refused_and_left_as_it_is() -> Result<()> {
     let said = folder.server_refused("store")?;
     assert!(said.contains("is damaged") && said.contains("restore the last backup"), "{said}");
     ensure!(contents(&store)? == before, "a refused store was changed");
-    // Not a matter of taste: mended, it opens, and everything is there.
+    // Repaired, it opens, and everything is there: the refusal was justified.
     std::fs::write(file, bytes)?;
     let server = folder.server("store", &[]).await?;
     let open = server.client()?.instances(&InstanceQuery::default()).await?.instances;

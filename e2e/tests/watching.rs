@@ -1,4 +1,4 @@
-//! Commands that go on: one JSON document per line, and an end when there is nothing more to say.
+//! Continuous commands: one JSON document per line, and an end when there is nothing more to print.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Stdio};
@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 struct Watcher {
     child: Child,
-    /// Until nobody reads any more.
+    /// `None` once nothing reads any more.
     lines: Option<Lines<BufReader<ChildStdout>>>,
 }
 

@@ -1,4 +1,4 @@
-//! Programs that do automatic steps, and what happens when they fail.
+//! Programs that do automatic steps, and their failures.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -87,7 +87,7 @@ async fn what_is_no_result_is_a_failure() -> Result<()> {
         assert!(said.contains('✘') && said.contains(expected), "{exec}: {said}");
         server.run(&["abort", "last", "--reason", "tried"])?.succeeded()?;
     }
-    // A result that does not fit is refused by the server, and so is a failure too.
+    // An invalid result is refused by the server, and so is a failure too.
     server.run(&["start", "print", "--set", "pages=1"])?.succeeded()?;
     let wrong = ["jobs", "work", "print", "--once", "--data", r#"{"where": [1]}"#];
     let said = server.run(&wrong)?.succeeded()?;
@@ -123,7 +123,7 @@ async fn a_worker_outlives_a_restart_of_its_server() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_choice_that_does_not_decide_is_decided_by_somebody() -> Result<()> {
+async fn an_undecidable_choice_is_decided_by_a_person() -> Result<()> {
     let folder = Folder::new()?;
     let server = folder.server("store", &[]).await?;
     let route = "\
@@ -152,23 +152,23 @@ steps:
 }
 
 #[tokio::test]
-async fn a_step_that_nobody_can_do_waits_for_somebody_who_can() -> Result<()> {
+async fn a_step_without_actors_waits_for_one() -> Result<()> {
     let folder = Folder::new()?;
     let server = folder.server("store", &[]).await?;
     let process = "process: rare\nsteps:\n  - { step: tune, who: Role(tuner) }\n";
     let process = folder.file("rare.yaml", process)?;
     let nobody = "organisation: us\nagents: { ann: {} }\n";
-    let (nobody, somebody) = (
+    let (nobody, tuner) = (
         folder.file("nobody.yaml", nobody)?,
         folder.file("somebody.yaml", nobody.replace("{}", "{ roles: [tuner] }"))?,
     );
-    // While there is no organisation, nothing can be said against the role.
+    // While there is no organisation, the role is not checked.
     server.run(&["deploy", &process])?.succeeded()?;
     server.run(&["deploy", &nobody])?.succeeded()?;
     server.run(&["start", "rare"])?.succeeded()?;
     let incidents = server.run(&["incidents"])?.succeeded()?;
     assert!(incidents.contains("Role(tuner)"), "{incidents}");
-    server.run(&["deploy", &somebody])?.succeeded()?;
+    server.run(&["deploy", &tuner])?.succeeded()?;
     let deadline = std::time::Instant::now() + Duration::from_secs(20);
     while !server.run(&["work", "list", "--as", "ann"])?.succeeded()?.contains("tune") {
         ensure!(std::time::Instant::now() < deadline, "{}", server.run(&["incidents"])?.stdout);

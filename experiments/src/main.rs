@@ -1,6 +1,6 @@
-//! Figures of the papers, made anew by the production code: `cargo xtask figure <id> [--json]`.
+//! Figures of the papers, reproduced by the production code: `cargo xtask figure <id> [--json]`.
 //!
-//! Each figure has a folder with what the paper says, what comes out here and what differs.
+//! Each figure has a folder with the paper's claim, the result here, and the differences.
 
 mod deadlines;
 mod division;

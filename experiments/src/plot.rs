@@ -33,8 +33,7 @@ pub(crate) fn draw(
     draw_over(path, title, axes, legend, curves, (1.0, 1.0))
 }
 
-/// The same over something else than rounds: where the first value is, and how far it is to the next.
-/// What is not a number is left out.
+/// The same over other x values: the first one, and the step. NaN values are left out.
 pub(crate) fn draw_over(
     path: &Path,
     title: &str,
@@ -47,8 +46,8 @@ pub(crate) fn draw_over(
     draw_between(path, title, axes, legend, curves, (over, 0.0..most * 1.05))
 }
 
-/// The same for parts in per cent, from a little below the lowest of them: where all are near to each other,
-/// they can be told apart.
+/// The same for parts in per cent, from a little below the lowest of them, so that close curves can be
+/// distinguished.
 pub(crate) fn draw_parts(
     path: &Path,
     title: &str,
@@ -132,7 +131,7 @@ pub(crate) struct Bar {
 /// The width of the legend beside the bars.
 const LEGEND_WIDTH: u32 = 130;
 
-/// The legend stands beside the bars and covers none of them; the axis ends above the highest extreme.
+/// The legend is beside the bars and covers none of them; the axis ends above the highest extreme.
 pub(crate) fn draw_bars(
     path: &Path,
     title: &str,

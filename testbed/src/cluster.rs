@@ -132,7 +132,7 @@ impl Cluster {
         })
     }
 
-    /// Ends it in order, whoever is connected.
+    /// Shuts it down cleanly, also with open connections.
     pub fn stop(&mut self) -> Result<()> {
         let Some(mut postmaster) = self.postmaster.take() else { return Ok(()) };
         signal("INT", postmaster.id())?;

@@ -67,7 +67,7 @@ impl Drop for Database {
     }
 }
 
-/// In a thread of its own: whoever asks may be within a runtime.
+/// In its own thread: the caller may be in a runtime.
 pub(crate) fn ask(url: &str, statements: &str) -> Result<Vec<String>> {
     let asked = std::thread::scope(|scope| {
         scope.spawn(|| ask_blocking(url, statements)).join().ok().context("asking has failed")

@@ -1,7 +1,7 @@
 //! What executors have written down themselves, held against the histories of all cases.
 //!
-//! Invariant: a line is in the file before anybody hears of what it says, so a killed executor has
-//! told nobody what is not in its ledger.
+//! Invariant: a line is in the file before its content is sent, so a killed executor has sent nothing that
+//! is missing in its ledger.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};

@@ -1,7 +1,7 @@
 //! A mail server as a process of its own, which can be killed and started again.
 //!
 //! Invariant: it keeps its ports and its mails for as long as this value lives. It ends when its
-//! standard input does, so it never outlives whoever started it.
+//! standard input does, so it never outlives its starter.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -60,7 +60,7 @@ impl MailServer {
         Ok(())
     }
 
-    /// The mails in somebody's box, oldest first.
+    /// The mails in a mailbox, oldest first.
     pub fn mails(&self, address: &str) -> Result<Vec<String>> {
         let folder = self.folder.join(address);
         if !folder.exists() {
@@ -73,7 +73,7 @@ impl MailServer {
         for path in paths {
             match fs::read_to_string(path) {
                 Ok(mail) => mails.push(mail),
-                // Whoever reads the box has deleted it meanwhile.
+                // A reader of the mailbox has deleted it meanwhile.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error.into()),
             }
@@ -81,12 +81,12 @@ impl MailServer {
         Ok(mails)
     }
 
-    /// From here on somebody's box takes nothing; or it does again.
+    /// Makes a mailbox full, or usable again.
     pub fn fill(&self, address: &str, is_full: bool) -> Result<()> {
         self.mark(&format!("full-{address}"), is_full)
     }
 
-    /// From here on whoever reads a box is hung up on before anything is deleted; or no more.
+    /// Breaks the connections of mailbox readers before any deletion, or stops doing so.
     pub fn break_off(&self, breaks_off: bool) -> Result<()> {
         self.mark("breaks-off", breaks_off)
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Below the ports that systems give to whoever connects somewhere: there another test's connection takes a port between
+/// Below the ephemeral ports of the system: there another test's connection takes a port between
 /// when it was found free and when a server binds it.
 const FIRST: u16 = 10_000;
 const COUNT: u16 = 20_000;

@@ -1,7 +1,7 @@
 //! An executor as a process of its own, which can be killed, stopped and started again.
 //!
 //! Invariant: it keeps its address and its ledger for as long as this value lives. It ends when its
-//! standard input does, so it never outlives whoever started it.
+//! standard input does, so it never outlives its starter.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};

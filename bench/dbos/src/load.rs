@@ -14,7 +14,7 @@ const CASES_PER_CLIENT_MAX: usize = 2_000_000;
 /// Ten steps that do nothing, one after the other, each made durable before the next.
 pub(crate) type Sequence = WorkflowRef<(), ()>;
 
-/// Latencies of the cases that ended within the measured time, the shortest first.
+/// Latencies of the cases that ended within the measured time, shortest first.
 pub(crate) struct Measured {
     pub(crate) seconds: f64,
     latencies: Vec<Duration>,

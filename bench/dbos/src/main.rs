@@ -1,8 +1,8 @@
 //! The peer side of `bench scale`: DBOS Transact 0.5 on the PostgreSQL it is given.
 //!
 //! Question: how many durable steps a second does the peer do on the same database server, in the
-//! same run as we? Invariant: nothing but the library's own writes; its tables are left to whoever
-//! gave the database.
+//! same run as Legwork? Invariant: nothing but the library's own writes; its tables are left to the
+//! owner of the database.
 
 mod load;
 
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::load::Measured;
 
-/// What is tried; the library's own default is the first.
+/// The measured pool sizes; the library's default first.
 const CONNECTIONS: [u32; 3] = [10, 32, 96];
 const VERSION: &str = "0.5";
 

@@ -1,7 +1,7 @@
 //! An HTTP/1.1 client with exactly one keep-alive connection to a loopback address.
 //!
-//! Invariant: a call ends within its time limit, and every answer other than 2xx is an error that
-//! quotes what the server said, so no figure counts a failed call.
+//! Invariant: a call ends within its time limit, and every answer other than 2xx is an error with
+//! the server's message, so no figure counts a failed call.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! Brings the Restate server binary into a cache folder, by its npm package name.
+//! Installs the Restate server binary into a cache folder, by its npm package name.
 //!
-//! Invariant: a binary that is already there is used as it is, and only a version of the series we
-//! compare with is ever measured.
+//! Invariant: an existing binary is used as it is, and only a version of the compared series is
+//! ever measured.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 const SERIES: &str = "1.7";
 const PACKAGE: &str = "@restatedev/restate-server";
 
-/// The peer's executable and the version it reports of itself.
+/// The peer's executable and its reported version.
 pub(crate) struct Installed {
     pub(crate) binary: PathBuf,
     pub(crate) version: String,

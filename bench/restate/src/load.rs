@@ -19,7 +19,7 @@ const CALLS_PER_CLIENT_MAX: usize = 2_000_000;
 pub(crate) struct Measured {
     pub(crate) seconds: f64,
     latencies: Vec<Duration>,
-    /// Cases completed in all, those of the warm-up included.
+    /// Cases completed in total, including the warm-up.
     pub(crate) completed: usize,
 }
 
@@ -80,7 +80,7 @@ pub(crate) async fn closed_loop(
     Measured::new(window.as_secs_f64(), latencies, completed)
 }
 
-/// Each of `calls` is made once, by whichever client is free.
+/// Makes each of `calls` once, by any free client.
 pub(crate) async fn drain(
     address: SocketAddr,
     clients: usize,

@@ -1,8 +1,8 @@
 //! The peer side of the benchmark: Restate 1.7 on this machine, closed loop, loopback only.
 //!
 //! Question: how many durable steps a second, with which latency, memory and disk, does the peer do
-//! in the same run as we? Invariant: whatever ends the program (success, an error, Ctrl-C, SIGTERM),
-//! the server it started is gone and so is its directory.
+//! in the same run as Legwork? Invariant: however the program ends (success, an error, Ctrl-C,
+//! SIGTERM), the server it started is gone and so is its directory.
 
 mod http;
 mod install;

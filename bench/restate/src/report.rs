@@ -1,6 +1,6 @@
 //! One row of figures: a JSON object on a line, or a line of a table.
 //!
-//! Invariant: a figure that could not be taken is null, so that nobody compares with a zero.
+//! Invariant: an unavailable figure is null, so that it is not compared as a zero.
 
 use serde_json::{Value, json};
 

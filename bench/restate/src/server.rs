@@ -22,7 +22,7 @@ const READY_TIME_MAX: Duration = Duration::from_secs(60);
 const READY_POLL: Duration = Duration::from_millis(50);
 const LOG_LINES_QUOTED: usize = 20;
 
-/// What differs between the configurations we compare.
+/// The differences between the compared configurations.
 #[derive(Clone, Copy)]
 pub(crate) struct Setup {
     /// None leaves the peer's own default.
@@ -90,7 +90,7 @@ impl Server {
             .arg("--no-logo")
             .arg("--config-file")
             .arg(&config)
-            // Neither a proxy nor a RESTATE_ setting of the caller may leak in.
+            // No proxy and no RESTATE_ setting of the caller may leak in.
             .env_clear()
             .current_dir(directory.path())
             .stdin(Stdio::null())
@@ -135,7 +135,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail only if the process is gone already, which is what is wanted.
+        // Both fail only if the process is gone already, as intended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -148,7 +148,7 @@ fn free_ports() -> Result<[SocketAddr; 3]> {
     Ok([held[0].local_addr()?, held[1].local_addr()?, held[2].local_addr()?])
 }
 
-/// Everything not said here stays at the server's default, fsync of its log included.
+/// Everything else stays at the server's default, fsync of its log included.
 fn configuration(directory: &Path, addresses: [SocketAddr; 3], setup: Setup) -> String {
     let [node, ingress, admin] = addresses;
     let data = directory.join("data");

@@ -37,8 +37,8 @@ pub(crate) async fn serve(cases: usize) -> Result<Endpointed> {
     Ok(Endpointed { address, waiting, _stop: stop })
 }
 
-/// As the SDK's own server does it, except that small frames leave at once: with Nagle's algorithm
-/// they would wait for the acknowledgement of the frame before.
+/// Like the SDK's own server, except that small frames leave at once: with Nagle's algorithm they
+/// would wait for the acknowledgement of the frame before.
 async fn accept(listener: TcpListener, endpoint: HyperEndpoint, mut stop: oneshot::Receiver<()>) {
     loop {
         let stream = tokio::select! {
@@ -115,7 +115,7 @@ impl Bench {
     }
 }
 
-/// What the waiting handlers tell the load generator, which lives in the same process.
+/// The state that the waiting handlers share with the load generator, in the same process.
 pub(crate) struct Waiting {
     ids: Mutex<Vec<Option<String>>>,
     registered: AtomicUsize,
@@ -145,7 +145,7 @@ impl Waiting {
         ids.iter().flatten().cloned().collect()
     }
 
-    /// A resumed handler comes here again with the same id and is not counted twice.
+    /// A resumed handler registers again with the same id and is not counted twice.
     fn registered(&self, case: u64, id: String) {
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = usize::try_from(case).ok().and_then(|case| ids.get_mut(case));

@@ -1,4 +1,4 @@
-//! What the peer's process takes of memory and disk, read from outside.
+//! Memory and disk use of the peer's process, read from outside.
 //!
 //! Invariant: a figure the operating system does not tell is absent, never zero.
 
@@ -10,9 +10,9 @@ use anyhow::Result;
 #[derive(Clone, Copy)]
 pub(crate) struct Usage {
     pub(crate) rss_bytes: Option<u64>,
-    /// Everything the process ever handed to the disk.
+    /// Everything the process ever wrote to the disk.
     pub(crate) written_bytes: Option<u64>,
-    /// What the files in its directory hold now.
+    /// The current size of the files in its directory.
     pub(crate) disk_bytes: u64,
 }
 
@@ -45,7 +45,7 @@ fn length_of_files(directory: &Path) -> Result<u64> {
     while let Some(directory) = pending.pop() {
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
-            // The server removes files while we look.
+            // The server removes files during the count.
             let Ok(metadata) = entry.metadata() else { continue };
             if metadata.is_dir() {
                 pending.push(entry.path());

@@ -1,6 +1,6 @@
 //! Runs one workload against one fresh server and takes its figures.
 //!
-//! Invariant: every row has its own server and its own directory, so no row pays for another.
+//! Invariant: every row has its own server and its own directory, so no row affects another.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -124,7 +124,7 @@ async fn waiting(
     if how == "suspended" {
         until_suspended(&server, cases).await?;
     }
-    // The cases came in a burst; people answer later, when the server is at rest again.
+    // The cases came in a burst; people answer later, when the server is idle again.
     tokio::time::sleep(scale.warm_up).await;
     let busy = server.usage()?;
 

@@ -1,8 +1,8 @@
 //! The load: customers who start cases and wait for their end, a program that does jobs, clerks who
 //! claim and complete.
 //!
-//! Invariant: whatever an actor has begun it brings to an end, however often the server dies
-//! meanwhile: an unanswered request is sent again, with the same key, until there is an answer.
+//! Invariant: an actor completes everything that it has begun, however often the server dies
+//! meanwhile: an unanswered request is resent, with the same key, until there is an answer.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -23,24 +23,24 @@ use super::ledger::Shared;
 
 const WAIT: Duration = Duration::from_secs(1);
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// No request should stay without an answer for nearly as long.
+/// No request should take nearly as long.
 const PATIENCE: Duration = Duration::from_secs(120);
 const JOBS_PER_BATCH_MAX: usize = 16;
 const LEASE: Duration = Duration::from_secs(60);
-/// How often something that is settled is asked for once more.
+/// How often a completed request is repeated, in per cent.
 const REPETITION_PERCENT: u64 = 10;
 
-/// How often somebody comes back as a new caller, to whichever server.
+/// How often an actor reconnects as a new client, to any server, in per cent.
 const RETURN_PERCENT: u64 = 10;
 
-/// One of those who put load on the server.
+/// An actor of the load.
 pub(super) struct Actor {
     client: Client,
     addresses: Vec<String>,
     ledger: Arc<Shared>,
     dice: Dice,
     name: String,
-    /// True from the moment nothing new is to be begun.
+    /// True when nothing new may be begun.
     ending: watch::Receiver<bool>,
 }
 
@@ -56,7 +56,7 @@ impl Actor {
         Ok(Self { client, addresses, ledger, dice, name, ending })
     }
 
-    /// A caller stays with the server that was reached last; another caller may come to any.
+    /// A client stays with the server that it reached last; another client may reach any.
     fn come_back(&mut self) -> Result<()> {
         if self.addresses.len() > 1 && self.dice.chance(RETURN_PERCENT) {
             let first = self.dice.below(self.addresses.len());
@@ -66,7 +66,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Starts a case, sees it through to its end, and again.
+    /// Starts cases and waits for their ends, repeatedly.
     pub(super) async fn customer(mut self) -> Result<()> {
         let mut number = 0;
         while !*self.ending.borrow() {
@@ -109,7 +109,7 @@ impl Actor {
         }
     }
 
-    /// Takes jobs and reports them as done, in batches.
+    /// Fetches jobs and reports them as done, in batches.
     pub(super) async fn worker(mut self) -> Result<()> {
         let mut number = 0;
         while !*self.ending.borrow() {
@@ -141,7 +141,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Reports jobs; those whose server is away, again and again.
+    /// Reports jobs; those of an unreachable server are resent.
     async fn report(&self, report: &CompleteJobsRequest, texts: &[String]) -> Result<()> {
         let (mut report, mut texts, since) = (report.clone(), texts.to_vec(), Instant::now());
         while !report.jobs.is_empty() {
@@ -153,8 +153,8 @@ impl Actor {
             for ((job, text), result) in report.jobs.drain(..).zip(texts).zip(results) {
                 match result.problem {
                     None => self.ledger.lock().done(&job.job, &text),
-                    // Done by this very report, whose answer was lost, or by another worker after
-                    // a restart. Which of them, the history tells.
+                    // Done by this very report, whose answer was lost, or by another worker after a
+                    // restart. The history tells by which.
                     Some(problem) if ["job_not_open", "lease_lost"].contains(&&*problem.code) => {}
                     Some(problem) if problem.status == 503 => {
                         left.0.push(job);
@@ -171,7 +171,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Follows a worklist; claims and completes what nobody else has taken.
+    /// Follows a worklist; claims and completes unclaimed items.
     pub(super) async fn clerk(mut self) -> Result<()> {
         let mut open = BTreeSet::new();
         let mut query = WorklistQuery { agent: Some(self.name.clone()), ..Default::default() };
@@ -203,13 +203,13 @@ impl Actor {
         Ok(())
     }
 
-    /// Whether the item is ours now.
+    /// Whether this actor has claimed the item.
     async fn claim(&self, activity: &ActivityId) -> Result<bool> {
         let name = Some(self.name.as_str());
         let (claimed, _) = self.command(|| self.client.claim(activity, name)).await?;
         let ours = match claimed {
             Ok(()) => true,
-            // Ours, if the answer to the first try was lost.
+            // By this actor, if the answer to the first attempt was lost.
             Err(problem) if problem.code == "held_by" => {
                 let (item, _) = self.insist(|| self.client.item(activity, name)).await?;
                 item.is_ok_and(|item| item.item.claimed_by.as_deref() == name)
@@ -267,7 +267,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Asks until there is an answer; also tells how often it was asked.
+    /// Asks until there is an answer; also returns the number of attempts.
     async fn insist<T, F>(&self, ask: impl Fn() -> F) -> Result<(Result<T, Box<Problem>>, u32)>
     where
         F: Future<Output = Result<T, Error>>,
@@ -300,7 +300,7 @@ impl Actor {
         }
     }
 
-    /// The same for what does not wait for anything to happen: it should be answered at once.
+    /// The same for requests that do not wait for an event: they should be answered at once.
     async fn command<T, F>(&self, ask: impl Fn() -> F) -> Result<(Result<T, Box<Problem>>, u32)>
     where
         F: Future<Output = Result<T, Error>>,

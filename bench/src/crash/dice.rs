@@ -1,4 +1,4 @@
-//! Chance from a seed: SplitMix64, small and the same everywhere.
+//! Pseudorandom numbers from a seed: SplitMix64, small and the same everywhere.
 //!
 //! Invariant: the same seed gives the same moments of the kills; what the load does in between
 //! depends on the machine.
@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(super) struct Dice(u64);
 
 impl Dice {
-    /// Every user of a seed has a number, and with it a course of its own.
+    /// Each user of a seed has a number, and with it an independent sequence.
     pub(super) fn new(seed: u64, user: u64) -> Self {
         let mut dice = Self(seed ^ user.wrapping_mul(0xD6E8_FEB8_6659_FD93));
         dice.roll();

@@ -1,9 +1,9 @@
-//! A site on embedded stores grows and shrinks under load: 1 server, 3 of them, other weights, one
-//! killed while the weights change, 2 again, one replaced. Does anybody notice?
+//! A site on embedded stores grows and shrinks under load: 1 server, 3 of them, other weights, one killed
+//! while the weights change, 2 again, one replaced. Do callers notice?
 //!
-//! Everything is done as an operator does it, by commands of `legwork`; which servers are killed, removed
-//! and replaced follows from the seed. Invariant: a request may have to be repeated, with the same
-//! key; one that nobody answers at all has failed, and the run with it.
+//! All operations are commands of `legwork`, as by an operator; the seed determines which servers are
+//! killed, removed and replaced. Invariant: a request may have to be repeated, with the same key; one
+//! that is never answered has failed, and the run with it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ const FIRST: [u32; SERVERS] = [20, 30, 50];
 const SECOND: [u32; SERVERS] = [50, 30, 20];
 const THIRD: [u32; SERVERS] = [30, 20, 50];
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
-/// Nothing that is waited for should take nearly as long.
+/// No wait should take nearly as long.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// How often a command is given whose server dies meanwhile.
+/// How often a command is repeated if its server dies meanwhile.
 const GIVEN_MAX: u32 = 3;
 
 #[derive(Clone, Copy, Debug)]
@@ -42,15 +42,15 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// Something an operator did, and what callers noticed of it.
+/// An operation of an operator, and its effects on callers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Operation {
     pub operation: String,
     pub seconds: f64,
-    /// The longest that a command of a caller took, with its repetitions, from the beginning of this
+    /// The longest duration of a caller's request, with its repetitions, from the beginning of this
     /// operation to that of the next.
     pub longest_ms: f64,
-    /// Requests without an answer meanwhile, sent again.
+    /// Requests without an answer meanwhile, resent.
     pub unanswered: usize,
 }
 
@@ -59,7 +59,7 @@ pub struct Outcome {
     pub acknowledged: usize,
     pub lost: usize,
     pub duplicated: usize,
-    /// Callers who gave up.
+    /// Callers that gave up.
     pub failed: usize,
     pub cases: usize,
     pub unanswered: usize,
@@ -125,13 +125,13 @@ pub async fn run(place: &Place, plan: Plan) -> Result<Outcome> {
     })
 }
 
-/// The servers and what is done to them.
+/// The servers and the operations on them.
 struct Scene {
     cluster: Cluster,
-    /// Of those that come later, and of the process that takes another's place.
+    /// The places of later servers, and of the process that replaces another.
     later: Vec<Seat>,
     new: Seat,
-    /// Whatever was and will be: callers know all of them.
+    /// The addresses of all servers, past and future: callers know all of them.
     urls: Vec<String>,
     ledger: Arc<Shared>,
     dice: Dice,
@@ -179,7 +179,7 @@ impl Scene {
         let [mut into, other] = left[..] else { bail!("not two servers are left") };
         self.remove(removed, into).await?;
         let replaced = left[self.dice.below(left.len())];
-        // Who keeps the catalog moves by itself: neither with its host nor with a guest.
+        // The registrar does not move together with its host or a guest.
         if [removed, replaced].contains(&registrar) && into == replaced {
             into = other;
             self.remove(removed, into).await?;
@@ -188,7 +188,7 @@ impl Scene {
         self.status(removed, into).await
     }
 
-    /// What callers have noticed since the operation before, and while there is load after this one.
+    /// Records the effects on callers since the operation before, during the load after this one.
     async fn end(&mut self, operation: String, since: Instant) {
         let seconds = since.elapsed().as_secs_f64();
         tokio::time::sleep(self.calm).await;
@@ -235,12 +235,12 @@ impl Scene {
         Ok(())
     }
 
-    /// One server is killed after the change has begun and before it can end.
+    /// Kills one server after the change has begun and before it can end.
     async fn reweigh_and_kill(&mut self, weights: [u32; SERVERS]) -> Result<()> {
         let since = Instant::now();
         let registrar = self.registrar().await?;
         let killed = self.dice.below(SERVERS);
-        // The change does not end without this one, and does not begin without the registrar.
+        // The change does not end without this server, and does not begin without the registrar.
         let stopped = if killed == registrar { (killed + 1) % SERVERS } else { killed };
         self.server(stopped).signal("STOP")?;
         let mut order = self.order_to_weigh(registrar, weights, "except")?;
@@ -297,7 +297,7 @@ impl Scene {
         Ok(())
     }
 
-    /// The two servers that are left have the weights that were meant, and the third is a guest.
+    /// The two remaining servers have the intended weights, and the third is a guest.
     async fn status(&self, removed: usize, into: usize) -> Result<()> {
         let said = self.order(0, &["status", "--json"])?.done().await?;
         let status: Status = serde_json::from_str(&said)?;
@@ -318,7 +318,7 @@ impl Scene {
         Ok(())
     }
 
-    /// What is looked at in the end comes from the disk, not from memory.
+    /// The final check must read from the disk, not from memory.
     async fn restart(&mut self) -> Result<()> {
         let servers = self.cluster.servers.iter_mut();
         let mut servers: Vec<&mut Server> = servers.filter(|server| server.is_running()).collect();
@@ -333,14 +333,14 @@ impl Scene {
         Ok(())
     }
 
-    /// Which server keeps the catalog.
+    /// Which server is the registrar.
     async fn registrar(&self) -> Result<usize> {
         let told = self.cluster.client()?.cluster().await?.registrar;
         let found = self.cluster.names.iter().position(|name| Some(&**name) == told.as_deref());
         found.context("nobody keeps the catalog")
     }
 
-    /// The topology in force.
+    /// The current topology.
     async fn source(&self) -> Result<String> {
         self.order(0, &["show", "--source"])?.done().await
     }
@@ -353,7 +353,7 @@ impl Scene {
         self.order(at, &args)
     }
 
-    /// A command for the cluster, given at one server if that is there, else at another.
+    /// A command for the cluster, given to one server if it is up, else to another.
     fn order(&self, at: usize, args: &[&str]) -> Result<Order> {
         let mut urls = self.urls.clone();
         urls.rotate_left(at);
@@ -366,7 +366,7 @@ impl Scene {
     }
 }
 
-/// Where other servers reach a server, as the topology says.
+/// The address of a server for other servers, in the topology.
 fn address_of(source: &str, server: &str) -> Result<String> {
     let (topology, _) = legwork_placement::Topology::parse(source);
     let topology = topology.context("the topology cannot be read")?;

@@ -1,7 +1,7 @@
-//! What was asked of the server and what it acknowledged, kept outside of it.
+//! Requests and acknowledgements, recorded outside of the server.
 //!
-//! Invariant: something is written down as acknowledged only after the server has said so, and as
-//! tried before it is sent.
+//! Invariant: an acknowledgement is recorded only after the server has given it, and an attempt
+//! before it is sent.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,19 +10,19 @@ use std::time::Duration;
 
 use legwork_model::id::{ActivityId, InstanceId};
 
-/// Something that must not be.
+/// A violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It was acknowledged and is not there.
+    /// Acknowledged, and missing.
     Lost(String),
-    /// It is there, or was acknowledged, more than once.
+    /// Present, or acknowledged, more than once.
     Duplicated(String),
 }
 
-/// A step of a case: who tried to complete it, and with whom the server agreed.
+/// A step of a case: the attempts to complete it, and the acknowledged one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Deed {
-    /// Every text that somebody wanted to write.
+    /// Every text of an attempt.
     pub(super) tried: Vec<String>,
     /// The text whose completion was acknowledged.
     pub(super) done: Option<String>,
@@ -36,23 +36,23 @@ pub(super) struct Ledger {
     pub(super) cases: BTreeMap<String, InstanceId>,
     pub(super) deeds: BTreeMap<ActivityId, Deed>,
     pub(super) faults: Vec<Fault>,
-    /// Every answer by which the server took something upon itself.
+    /// The number of acknowledgements.
     pub(super) acknowledged: usize,
-    /// Answers that did not come.
+    /// The number of missing answers.
     pub(super) unanswered: usize,
-    /// The longest that a command has taken, with all its repetitions, since this was last taken.
+    /// The longest duration of a request, with all its repetitions, since the last reset.
     pub(super) longest: Duration,
 }
 
-/// How many faults are losses, and how many duplicates.
+/// The numbers of losses and of duplicates.
 pub(super) fn counted(faults: &[Fault]) -> (usize, usize) {
     let lost = faults.iter().filter(|fault| fault.is_loss()).count();
     (lost, faults.len() - lost)
 }
 
 impl Ledger {
-    /// A start was acknowledged. `asked_before`: the same key had been sent already, with or
-    /// without an answer.
+    /// A start was acknowledged. `asked_before`: the same key had been sent before, with or without
+    /// an answer.
     pub(super) fn started(&mut self, key: &str, instance: InstanceId, repeated: bool, asked: u32) {
         match self.cases.insert(key.to_owned(), instance) {
             None => {
@@ -105,7 +105,7 @@ impl Ledger {
     }
 }
 
-/// The ledger, shared by all who write into it.
+/// The ledger, shared by all actors.
 #[derive(Debug, Default)]
 pub(super) struct Shared(Mutex<Ledger>);
 

@@ -1,6 +1,6 @@
-//! All actors together: begun at once, seen through to their end.
+//! All actors together: started at once, stopped together.
 //!
-//! Invariant: nobody ends by themselves before they are told; whoever does has failed.
+//! Invariant: an actor that ends before it is told to has failed.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Everybody with a client of their own, who knows all these addresses.
+    /// Each actor has a client of its own, with all these addresses.
     pub(super) fn begin(addresses: &[String], seed: u64) -> Result<Self> {
         let ledger = Arc::new(Shared::default());
         let (end_customers, customers_end) = watch::channel(false);
@@ -49,7 +49,7 @@ impl Load {
         Ok(Self { ledger, customers, others, end_customers, end_others })
     }
 
-    /// Waits for the first who fails.
+    /// Waits for the first failure of an actor.
     pub(super) async fn failure(&mut self) -> anyhow::Error {
         tokio::select! {
             failed = failure(&mut self.customers) => failed,
@@ -57,20 +57,20 @@ impl Load {
         }
     }
 
-    /// Every customer waits for the end of their case: then nothing is open any more. Answers what
-    /// was acknowledged.
+    /// Every customer waits for the end of their case: then nothing is open any more. Returns the
+    /// ledger.
     pub(super) async fn end(self) -> Result<Ledger> {
         let (ledger, failures) = self.end_with_failures().await?;
         failures.into_iter().next().map_or(Ok(ledger), Err)
     }
 
-    /// The same; also tells why those failed who did.
+    /// The same; also returns the failures.
     pub(super) async fn end_with_failures(mut self) -> Result<(Ledger, Vec<anyhow::Error>)> {
         self.end_customers.send_replace(true);
         let mut failures = all_ended(&mut self.customers).await?;
         self.end_others.send_replace(true);
         failures.extend(all_ended(&mut self.others).await?);
-        // Nobody writes any more.
+        // All writers have ended.
         Ok((std::mem::take(&mut *self.ledger.lock()), failures))
     }
 }

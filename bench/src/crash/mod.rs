@@ -1,8 +1,9 @@
-//! `crash`: a real server under load is killed over and over; does it keep its word?
+//! `crash`: a real server under load is killed repeatedly; does it keep its acknowledgements?
 //!
-//! Customers, programs and clerks work through the public API while SIGKILL comes at random
-//! moments, and now and then SIGTERM, upon which it has to end in good order. What was acknowledged is written down outside; in the end, after one more kill, lists and
-//! histories must hold exactly that. Invariant: the moments of the kills follow from the seed.
+//! Customers, programs and clerks work through the public API while SIGKILL comes at random moments, and sometimes
+//! SIGTERM, after which the server has to shut down cleanly. Acknowledgements are recorded outside; in the end,
+//! after one more kill, lists and histories must match them exactly. Invariant: the moments of the kills follow
+//! from the seed.
 
 mod actors;
 mod dice;
@@ -30,12 +31,12 @@ use load::Load;
 const DEFINITION: &str = include_str!("../../processes/crash.yaml");
 const LOAD_MIN: Duration = Duration::from_millis(100);
 const LOAD_MAX: Duration = Duration::from_millis(500);
-/// How often a server is killed again before it is ready.
+/// How often a server is killed again before it is ready, in per cent.
 const EARLY_PERCENT: u64 = 10;
 const EARLY_MAX: Duration = Duration::from_millis(50);
-/// Before each so many kills the server is stopped in good order.
+/// The number of kills between two clean stops.
 const STOP_EVERY: u32 = 5;
-/// Before each so many kills of the server its database is killed, if it has one.
+/// The number of kills of the server between two kills of its database, if it has one.
 const DATABASE_EVERY: u32 = 3;
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
 const REPORT_EVERY: u32 = 20;
@@ -52,12 +53,12 @@ pub struct Outcome {
     pub lost: usize,
     pub duplicated: usize,
     pub kills: u32,
-    /// How often it was told to stop, beside the kills.
+    /// The number of clean stops.
     pub stops: u32,
     pub cases: usize,
-    /// Requests without an answer, sent again until there was one.
+    /// Requests without an answer, resent until there was one.
     pub unanswered: usize,
-    /// How long the work of a server was left alone, where others take over, by what had happened.
+    /// How long the cases of a failed server were unavailable until take-over, by fault.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub away: BTreeMap<Trouble, Away>,
     pub seconds: f64,
@@ -66,19 +67,19 @@ pub struct Outcome {
     pub faults: Vec<Fault>,
 }
 
-/// What happens to servers that share a database.
+/// The faults of servers that share a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trouble {
-    /// A process is killed, with all servers it holds.
+    /// A process is killed, with all its servers.
     Kill,
-    /// A process is stopped for longer than its leases last.
+    /// A process is paused for longer than its leases last.
     Pause,
-    /// The database is stopped and started again.
+    /// The database is restarted.
     Restart,
 }
 
-/// How long it took until all work went on.
+/// How long cases were unavailable.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Away {
     pub times: usize,
@@ -146,7 +147,7 @@ pub async fn run(place: &Place, plan: Plan) -> Result<Outcome> {
 
 /// The same on PostgreSQL, which is killed as well.
 pub async fn run_on_postgres(place: &Place, plan: Plan) -> Result<Outcome> {
-    // A killed process leaves to the system what it has written: the disk would only take time.
+    // The data of a killed process is in the page cache: a disk would only take time.
     let postgres = Postgres::start()?;
     let database = postgres.database("crash")?;
     let server = Server::with_args(place, DEFINITION, &["--store", database.url()]).await?;
@@ -162,7 +163,7 @@ async fn run_on(mut server: Server, mut postgres: Option<Postgres>, plan: Plan) 
         failed = load.failure() => return Err(failed),
     }
     let ledger = load.end().await?;
-    // What is looked at comes from the disk, not from memory.
+    // The final check must read from the disk, not from memory.
     server.kill()?;
     server.up(READY_TIME_MAX).await?;
     judged(&server.client()?, &ledger, plan, begun, Vec::new()).await
@@ -191,7 +192,7 @@ async fn kill_often(
             && kill.is_multiple_of(DATABASE_EVERY)
         {
             tokio::time::sleep(dice.between(LOAD_MIN, LOAD_MAX)).await;
-            // In the middle of commits; the server must come back to it by itself.
+            // In the middle of commits; the server must reconnect by itself.
             postgres.kill()?;
             postgres.run()?;
             server.until_ready(READY_TIME_MAX).await?;
@@ -214,7 +215,7 @@ async fn kill_often(
     Ok(())
 }
 
-/// What was acknowledged held against what is there. `away`: how long servers were away.
+/// Compares the acknowledgements with the server. `away`: the unavailabilities.
 async fn judged(
     client: &Client,
     ledger: &Ledger,

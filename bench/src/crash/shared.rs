@@ -1,9 +1,9 @@
-//! Three servers of one site on one PostgreSQL: the busiest is killed over and over, now and then one
-//! is stopped past its lease and woken, and PostgreSQL itself restarted. Does anything get lost, and how
-//! long is a dead server's work left alone?
+//! Three servers of one site on one PostgreSQL: the busiest is killed repeatedly, sometimes one is
+//! paused past its lease and resumed, and PostgreSQL itself restarted. Is anything lost, and how long
+//! are the cases of a dead server unavailable?
 //!
-//! A case waits at every server from the beginning; until it can be looked at again counts as the time
-//! to take over. Invariant: the moments of the troubles follow from the seed.
+//! A case waits at every server from the beginning; the time until it can be read again counts as the
+//! time to take over. Invariant: the moments of the faults follow from the seed.
 
 use std::time::{Duration, Instant};
 
@@ -20,16 +20,16 @@ use crate::cluster::{Cluster, Domain};
 use crate::place::Place;
 
 const SERVERS: usize = 3;
-/// A case that only waits: nobody does such jobs.
+/// A case that only waits: no worker does such jobs.
 const PROBE: &str = "process: probe\nsteps: [{ step: wait, job: never }]\n";
 const LOAD_MIN: Duration = Duration::from_millis(300);
 const LOAD_MAX: Duration = Duration::from_millis(1_500);
-/// After so many kills one is paused, or the database restarted.
+/// The number of kills between pauses, and between restarts of the database.
 const PAUSE_EVERY: u32 = 10;
 const RESTART_EVERY: u32 = 25;
 /// Longer than any lease.
 const PAUSE: Duration = Duration::from_secs(8);
-/// Nobody should be away for nearly as long.
+/// No server should be unavailable for nearly as long.
 const AWAY_TIME_MAX: Duration = Duration::from_secs(60);
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -67,7 +67,7 @@ pub async fn run(place: &Place, plan: Plan) -> Result<Outcome> {
         failed = load.failure() => return Err(failed),
     }
     let ledger = load.end().await?;
-    // What is looked at comes from the database, not from memory.
+    // The final check must read from the database, not from memory.
     for server in &mut cluster.servers {
         server.kill()?;
         server.spawn()?;
@@ -80,7 +80,7 @@ pub async fn run(place: &Place, plan: Plan) -> Result<Outcome> {
     judged(&client, &ledger, plan, begun, away).await
 }
 
-/// So many kills, and everything else that can happen once at least.
+/// So many kills, and every other fault at least once.
 fn planned(kills: u32) -> Vec<Trouble> {
     let mut troubles = Vec::new();
     for number in 1..=kills {
@@ -116,7 +116,7 @@ async fn probes(cluster: &Cluster) -> Result<Vec<InstanceId>> {
     Ok(probes.into_iter().flatten().collect())
 }
 
-/// Kills the server whose process has worked most since it started.
+/// Kills the server whose process has the most work since its start.
 async fn kill(cluster: &mut Cluster, probes: &[InstanceId]) -> Result<Duration> {
     let worked = |place: &usize| cluster.servers[*place].usage().cpu_seconds.unwrap_or(0.0);
     let busiest = (0..SERVERS).max_by(|a, b| worked(a).total_cmp(&worked(b))).unwrap_or(0);
@@ -128,7 +128,7 @@ async fn kill(cluster: &mut Cluster, probes: &[InstanceId]) -> Result<Duration> 
     Ok(away)
 }
 
-/// Stops a server past its lease and wakes it again.
+/// Pauses a server past its lease and resumes it.
 async fn pause(cluster: &Cluster, probes: &[InstanceId], dice: &mut Dice) -> Result<Duration> {
     let paused = dice.below(SERVERS);
     let since = Instant::now();
@@ -139,7 +139,7 @@ async fn pause(cluster: &Cluster, probes: &[InstanceId], dice: &mut Dice) -> Res
     Ok(away)
 }
 
-/// Stops the database and starts it again; nothing is said to the servers.
+/// Restarts the database without telling the servers.
 async fn restart(
     database: &mut Database,
     cluster: &Cluster,
@@ -151,14 +151,14 @@ async fn restart(
     all_seen(&cluster.client()?, probes, since).await
 }
 
-/// A caller who knows all servers but one.
+/// A client that knows all servers but one.
 fn others(cluster: &Cluster, one: usize) -> Result<Client> {
     let others = cluster.servers.iter().enumerate().filter(|(place, _)| *place != one);
     let urls: Vec<String> = others.map(|(_, server)| server.url()).collect();
     Ok(Client::new(&urls.join(","), None)?)
 }
 
-/// How long it takes from the moment on that a server went away until all cases can be looked at.
+/// The time from the failure of a server until all cases can be read.
 async fn all_seen(client: &Client, cases: &[InstanceId], gone: Instant) -> Result<Duration> {
     for case in cases {
         while client.instance(*case, Duration::ZERO).await.is_err() {

@@ -1,7 +1,7 @@
-//! Compares what the server holds in the end with what it has acknowledged.
+//! Compares the final state of the server with its acknowledgements.
 //!
-//! Invariant: seen from outside alone, through lists and histories; every acknowledged deed must be
-//! there exactly once, with the very text that was acknowledged.
+//! Invariant: only through lists and histories of the public API; every acknowledged action must be
+//! there exactly once, with its text.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ const PAGE: usize = 1_000;
 const PAGES_MAX: usize = 10_000;
 const READERS: usize = 16;
 const ENTRIES_MAX: usize = 1_000;
-/// How long a server may take to be seen again by the others.
+/// How long a restarted server may take until the others see it.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Everything that is not as it was acknowledged.
+/// Every difference from the acknowledgements.
 pub(super) async fn verify(client: &Client, ledger: &Ledger) -> Result<Vec<Fault>> {
     let mut faults = ledger.faults.clone();
     let listed = listed(client).await?;
@@ -41,7 +41,7 @@ pub(super) async fn verify(client: &Client, ledger: &Ledger) -> Result<Vec<Fault
             for instance in instances.iter().skip(reader).step_by(READERS) {
                 let history = match client.history(*instance, None, Some(ENTRIES_MAX)).await {
                     Ok(history) => history,
-                    // Lost altogether; judging an empty history says so.
+                    // Lost altogether; judging an empty history reports that.
                     Err(error) if error.problem().is_some_and(|problem| problem.status == 404) => {
                         History { entries: Vec::new(), next: None, unreachable: Vec::new() }
                     }
@@ -61,7 +61,7 @@ pub(super) async fn verify(client: &Client, ledger: &Ledger) -> Result<Vec<Fault
     Ok(faults)
 }
 
-/// How often each instance is listed, as open or as ended.
+/// The number of listings of each instance, as open or as ended.
 async fn listed(client: &Client) -> Result<BTreeMap<InstanceId, u32>> {
     let mut listed = BTreeMap::new();
     for ended in [false, true] {
@@ -84,7 +84,7 @@ async fn listed(client: &Client) -> Result<BTreeMap<InstanceId, u32>> {
     Ok(listed)
 }
 
-/// A page with what all servers have: one that has just come back may not be able to say yet.
+/// A complete page of all servers: one that has just come back may not be able to answer yet.
 async fn whole(client: &Client, query: &InstanceQuery) -> Result<InstanceList> {
     let since = Instant::now();
     loop {
@@ -97,7 +97,7 @@ async fn whole(client: &Client, query: &InstanceQuery) -> Result<InstanceList> {
     }
 }
 
-/// Acknowledged starts and listed instances are the same.
+/// Compares acknowledged starts and listed instances.
 fn compare(ledger: &Ledger, listed: &BTreeMap<InstanceId, u32>) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut started: BTreeMap<InstanceId, &str> = BTreeMap::new();
@@ -121,7 +121,7 @@ fn compare(ledger: &Ledger, listed: &BTreeMap<InstanceId, u32>) -> Vec<Fault> {
     faults
 }
 
-/// One case: begun once, each step done once, by those to whom it was acknowledged.
+/// One case: started once, each step done once, by its acknowledged performer.
 fn judge(ledger: &Ledger, instance: InstanceId, entries: &[HistoryEntry]) -> Vec<Fault> {
     let mut faults = Vec::new();
     let created = entries.iter().filter(|entry| entry.kind == "created").count();
@@ -147,7 +147,7 @@ fn judge(ledger: &Ledger, instance: InstanceId, entries: &[HistoryEntry]) -> Vec
     faults
 }
 
-/// The history holds the text that was acknowledged, and none that nobody tried to write.
+/// The history has the acknowledged text, and none without an attempt.
 fn judge_texts(activity: &ActivityId, deed: &Deed, texts: &[&str]) -> Vec<Fault> {
     let mut faults = Vec::new();
     if let Some(done) = &deed.done
@@ -196,7 +196,7 @@ mod tests {
 
     const CASE: InstanceId = InstanceId(7);
 
-    /// Entries such as `approve completed ann x`: step, kind, who, text.
+    /// Entries such as `approve completed ann x`: step, kind, performer, text.
     fn history(lines: &[&str]) -> Vec<HistoryEntry> {
         let entry = |line: &&str| {
             let words: Vec<&str> = line.split(' ').collect();

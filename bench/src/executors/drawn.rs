@@ -1,7 +1,7 @@
-//! What is left to chance: the speeds of the executors around their means, and the sizes of all tasks.
+//! Random inputs: the speeds of the executors around their means, and the sizes of all tasks.
 //!
-//! Invariant: it follows from the number of cases and the seed alone, so that all policies have the same
-//! to do.
+//! Invariant: they follow from the number of cases and the seed alone, so that all policies have the
+//! same work.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use legwork_testbed::bound;
 
 use super::{EXECUTORS, SERVERS, TYPES};
 
-/// Table 3 of the paper: what the executors do in a step, on average over the types.
+/// Table 3 of the paper: units per step of the executors, averaged over the types.
 const MEANS: [f64; EXECUTORS] = [8.0, 5.0, 2.0, 8.0, 5.0, 2.0];
-/// Sizes are drawn from one to this.
+/// The largest random size; the smallest is one.
 const SIZE_MAX: usize = 100;
-/// How long a step of the paper takes here.
+/// The duration of one of the paper's steps here.
 const STEP: Duration = Duration::from_millis(5);
-/// The steps between two cases that start at a server.
+/// The steps between two starts at a server.
 const INTERVAL: u32 = 10;
 
 /// The sizes of the tasks of a case.
@@ -24,7 +24,7 @@ pub(super) type Sizes = [u32; TYPES.len()];
 
 #[derive(Clone, Debug)]
 pub(super) struct Drawn {
-    /// How many units of a type an executor does in a step.
+    /// The units of a type that an executor does in a step.
     speeds: [[f64; EXECUTORS]; TYPES.len()],
     /// Of the cases of each server.
     pub(super) sizes: [Vec<Sizes>; SERVERS],
@@ -39,17 +39,17 @@ impl Drawn {
         Self { speeds, sizes }
     }
 
-    /// How long a unit of a type takes an executor, in milliseconds.
+    /// The milliseconds per unit of a type at an executor.
     pub(super) fn pace_ms(&self, executor: usize, kind: usize) -> f64 {
         STEP.as_secs_f64() * 1_000.0 / self.speeds[kind][executor]
     }
 
-    /// The time between two cases that start at a server.
+    /// The time between two starts at a server.
     pub(super) fn interval() -> Duration {
         STEP * INTERVAL
     }
 
-    /// What no assignment can be faster than, with all executors at work all the time.
+    /// The bound on any assignment, with all executors busy all the time.
     pub(super) fn bound(&self) -> Duration {
         let mut work = [0.0; TYPES.len()];
         for (kind, size) in self.sizes.iter().flatten().flat_map(|case| case.iter().enumerate()) {

@@ -1,9 +1,9 @@
-//! `executors`, under limits: does a limit, or a second server that gives work to the same executors, cost
-//! anything?
+//! `executors`, under limits: does a limit, or a second server that assigns work to the same executors, cost
+//! throughput?
 //!
-//! Four executors, each of which does one task at a time and is ten times as fast at one of four types as at the others. All
-//! cases start at once; the limit is how many tasks an executor takes from each server. Invariant: the bound is that of
-//! the same work divided at will, computed in the same run.
+//! Four executors, each of which does one task at a time and is ten times as fast at one of four types as at the
+//! others. All cases start at once; the limit is the number of tasks that an executor takes from each server.
+//! Invariant: the bound is for the same work divided arbitrarily, computed in the same run.
 
 use std::time::{Duration, Instant};
 
@@ -22,26 +22,26 @@ use crate::place::Place;
 use crate::report::{Row, rounded};
 use crate::usage::load_average;
 
-/// What executors take from each server at a time, and how many servers there are.
+/// The measured limits of executors per server, and numbers of servers.
 pub const LIMITS: [u32; 3] = [1, 16, 1_000];
 pub const SERVERS: [usize; 2] = [1, 2];
-/// Cases that start at each server.
+/// Starts at each server.
 pub const CASES: usize = 400;
 
 const DEFINITION: &str = include_str!("../../processes/specialists.yaml");
 const TYPES: [&str; 4] = ["one", "two", "three", "four"];
 const EXECUTORS: usize = TYPES.len();
-/// How long a task takes the one that is good at it, and the others, in milliseconds.
+/// The service time at the executor that is good at the type, and at the others, in milliseconds.
 const OWN_MS: f64 = 100.0;
 const OTHERS_MS: f64 = 1_000.0;
-/// So many starts of a server are under way at a time.
+/// Concurrent starts at a server.
 const STARTS: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub limit: u32,
     pub servers: usize,
-    /// For each server.
+    /// Per server.
     pub cases: usize,
 }
 
@@ -55,7 +55,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// How many times as long it took as it would at least.
+    /// The duration as a multiple of the bound.
     pub fn ratio(&self) -> f64 {
         self.makespan.as_secs_f64() / self.bound.as_secs_f64()
     }
@@ -93,7 +93,7 @@ pub async fn run(place: &Place, plan: Plan) -> Result<Outcome> {
     Ok(Outcome { makespan, bound, audit, failures, load_average })
 }
 
-/// What no assignment of so many cases can be faster than.
+/// The bound on any assignment of so many cases.
 fn least(cases: usize) -> Duration {
     let mut speeds = [[1.0 / OTHERS_MS; EXECUTORS]; TYPES.len()];
     for (kind, row) in speeds.iter_mut().enumerate() {
@@ -122,7 +122,7 @@ fn services(
     (0..EXECUTORS).map(service).collect()
 }
 
-/// Each server is given all of its cases at once.
+/// Starts all cases of each server at once.
 async fn start_all(cluster: &Cluster, cases: usize) -> Result<Vec<InstanceId>> {
     let mut starting = JoinSet::new();
     for server in &cluster.servers {

@@ -1,7 +1,7 @@
-//! An executor for tests and benchmarks, as a user would write one: it works at the speed it is told,
-//! and keeps a ledger of its own.
+//! An executor for tests and benchmarks, as a user would write one: it works at a given speed, and
+//! keeps a ledger.
 //!
-//! Invariant: what is answered, confirmed or given up stands in the ledger before.
+//! Invariant: every answer, acknowledgement and cancellation is written to the ledger first.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -19,12 +19,12 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// What the executors of tests and benchmarks and their servers share.
+/// The secret that the executors of tests and benchmarks share with their servers.
 pub const SECRET: &str = "a secret of tests and benchmarks";
-/// The machine's timers are not sharper: who is late by less begins where the one before has ended.
+/// The resolution of timers: a task that is late by less begins where the one before has ended.
 const LATE_MAX: Duration = Duration::from_millis(10);
 
-/// How an executor is to work.
+/// The behaviour of an executor.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     #[arg(long)]
@@ -72,7 +72,7 @@ fn pace(text: &str) -> Result<(String, f64), String> {
     if ms >= 0.0 { Ok((kind.to_owned(), ms)) } else { Err("time goes forward".to_owned()) }
 }
 
-/// Works until standard input ends: whoever has started it is gone then.
+/// Serves until standard input ends: its starter is gone then.
 pub async fn serve(options: Options) -> Result<()> {
     let listener = TcpListener::bind(options.listen).await?;
     println!("{}", listener.local_addr()?);
@@ -109,7 +109,7 @@ pub async fn serve(options: Options) -> Result<()> {
 fn input_ended() -> Result<impl Future<Output = ()>> {
     let (ended, end) = oneshot::channel();
     thread::Builder::new().name("input".to_owned()).spawn(move || {
-        // Nothing is ever written there, and nobody may wait for its end any more.
+        // Nothing is ever written there, and its end may no longer be awaited.
         let _ = std::io::stdin().read(&mut [0]);
         let _ = ended.send(());
     })?;
@@ -140,7 +140,7 @@ async fn work(
     Ok(json!({}))
 }
 
-/// What is written down, if anything is.
+/// The ledger, if there is one.
 struct Book {
     ledger: Option<Ledger>,
 }
@@ -157,7 +157,7 @@ impl Book {
     }
 }
 
-/// A task that was begun and has not ended; dropped, it was cancelled.
+/// A begun task; if dropped before its end, it was cancelled.
 struct Open {
     book: Arc<Book>,
     task: Task,
@@ -179,7 +179,7 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         if !self.has_ended {
-            // Whoever cancels does not wait for it.
+            // A cancellation does not wait for this.
             drop(self.end(Did::Cancelled));
         }
     }

@@ -1,9 +1,9 @@
-//! `dispatch`, end to end: how many tasks a second go through executors that answer at once, and how many
-//! could?
+//! `dispatch`, end to end: how many tasks a second go through executors that answer at once, and what is the
+//! limit?
 //!
-//! One server, two executors, each a process of its own; cases of ten steps. The limit is taken in the same
-//! run: the same requests, made by the same HTTP client to the same executors, with nobody in between who decides
-//! or stores anything. Invariant: a round trip counts if it was answered as it should.
+//! One server, two executors, each a process of its own; cases of ten steps. The limit is measured in the same
+//! run: the same requests by the same HTTP client to the same executors, without decisions and storage in
+//! between. Invariant: only correctly answered round trips count.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,16 +38,16 @@ pub const CLIENTS: u16 = 128;
 const EXECUTORS: usize = 2;
 /// The type of all tasks.
 const JOB: &str = "no-op";
-/// As the server has it.
+/// As in the server.
 const IDLE_MAX: usize = 1_024;
 
-/// With executors that want to be told what counts, and without.
+/// With and without verdicts.
 pub async fn measure(place: &Place, verdicts: bool, scale: Scale) -> Result<Row> {
     let load_average = load_average();
     let server = Server::with(place, Shape::Sequence.definition()).await?;
     let folder = tempfile::Builder::new().prefix("executors-").tempdir_in(&place.data)?;
     let service = |number: usize| {
-        // Room for half of all, so that both are needed.
+        // Room for half of the tasks, so that both executors are needed.
         let limit = scale.clients.div_ceil(EXECUTORS);
         let limit = format!("--limit={limit}");
         let mut args = vec![format!("--does={JOB}=0"), limit, "--no-ledger".to_owned()];
@@ -93,7 +93,7 @@ async fn until_known(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// How many tasks a second the executors do when all that is between is HTTP.
+/// The tasks a second of the executors over plain HTTP.
 async fn limit(urls: Vec<String>, verdicts: bool, scale: Scale) -> Result<f64> {
     let web = Arc::new(Web::new());
     let begin = Instant::now() + scale.warm_up;
@@ -117,7 +117,7 @@ async fn limit(urls: Vec<String>, verdicts: bool, scale: Scale) -> Result<f64> {
     Ok(done as f64 / scale.window.as_secs_f64())
 }
 
-/// The way to executors, as a server goes it.
+/// The HTTP client, configured as in a server.
 struct Web {
     client: Client<HttpConnector, Full<Bytes>>,
     last: AtomicU64,
@@ -132,7 +132,7 @@ impl Web {
         Self { client: client.build(http), last: AtomicU64::new(0) }
     }
 
-    /// Has a task done and, if it is to be, judged.
+    /// Sends a task and, if wanted, its verdict.
     async fn task(&self, url: &str, verdicts: bool) -> Result<()> {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         let task = format!("inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC:step-1#{number}");

@@ -1,8 +1,6 @@
-//! What happens to the executors while they work: one is killed and comes back, one is stopped for a while,
-//! one cannot do one type.
+//! Faults of executors: one is killed and restarted, one is paused, one fails at one type.
 //!
-//! Invariant: when it is over, all run again: a result that counted is confirmed by nobody but its
-//! executor.
+//! Invariant: in the end all run again: an accepted result is acknowledged only by its executor.
 
 use std::time::Duration;
 
@@ -13,11 +11,11 @@ use legwork_testbed::Service;
 const KILLED: usize = 0;
 /// One of the two of medium speed.
 const STOPPED: usize = 1;
-/// The other one of the fastest, and what it fails at.
+/// The other of the fastest, and the type it fails at.
 pub(super) const FAILING: usize = 3;
 pub(super) const FAILING_AT: &str = "three";
 
-/// When things happen, in parts of the least time that all work takes.
+/// The moments of the faults, as parts of the bound.
 const KILL_AT: f64 = 0.25;
 const STOP_AT: f64 = 0.3;
 const BACK_AT: f64 = 0.5;

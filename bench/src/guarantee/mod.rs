@@ -1,9 +1,9 @@
 //! `guarantee`: how many deadlines a second can be promised or refused?
 //!
-//! One resource with 100, 1,000 and 10,000 reservations. Time passes with every question, and the resource works by its
-//! plan meanwhile: on what is first, until it is done. As half of what is asked is reserved, more comes in than is done; for
-//! every reservation too many the oldest is released, so their number stays. Invariant: what is reserved, and for when,
-//! follows from a seed, and the hash holds that a faster answer is the same answer.
+//! One resource with 100, 1,000 and 10,000 reservations. Time passes with every request, and the resource works by
+//! its plan. As half of the requests are reserved, more comes in than is done; for every excess reservation the
+//! oldest is released, so their number is constant. Invariant: the reservations follow from a seed, and the hash
+//! shows that a faster answer is the same answer.
 
 #[cfg(test)]
 mod oracle;
@@ -19,10 +19,10 @@ use planner::{Asked, OneHand, Planned, Who};
 use crate::report::{Row, rounded};
 use crate::usage::load_average;
 
-/// How many reservations stand.
+/// The numbers of reservations.
 pub const RESERVATIONS: [usize; 3] = [100, 1_000, 10_000];
 
-/// What is asked, and of whom.
+/// The kind of requests, and the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     pub name: &'static str,
@@ -31,25 +31,24 @@ pub struct Kind {
     asks: Question,
 }
 
-/// From when on what is asked for can be done.
+/// The release times of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Begins {
     AtOnce,
-    /// The third step of a case: it is released later, and has a narrow window.
+    /// The third step of a case: released later, with a narrow window.
     Later,
-    /// It is released later, and can wait as long as what is due last: there is no pause in which all is done
-    /// that could be begun.
+    /// Released later, with a window up to the latest due date: there is no pause in which all begun work is done.
     Wide,
-    /// At once and later in turn, so what is released later comes into a backlog without a pause.
+    /// At once and later alternately, so tasks released later come into a backlog without a pause.
     Both,
-    /// At once and with a wide window in turn.
+    /// At once and with a wide window alternately.
     BothWide,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {
     Admission,
-    /// The earliest date for which it could be reserved.
+    /// The earliest possible date.
     Earliest,
 }
 
@@ -71,25 +70,25 @@ pub const KINDS: [Kind; 9] = [
     kind("person", Begins::BothWide, Who::Person, Question::Admission),
 ];
 
-/// What a task costs, in milliseconds: at least, and how much more at most.
+/// The length of a task, in milliseconds: minimum, and random addition.
 const COST: (usize, usize) = (3, 30);
 const COST_MEAN: usize = COST.0 + COST.1 / 2;
-/// How much time passes from one question to the next: enough to do a ninth of what is promised. Nothing happens in
-/// between, so whoever works never waits.
+/// The time between two requests: enough for a ninth of the promised work. Nothing happens in between, so the
+/// resource never waits.
 const PASSES: i64 = 1;
-/// Deadlines are this part nearer after a promise, and further after a refusal: so half is promised.
+/// Deadlines become nearer by this part after a promise, and further after a refusal: so half of them is promised.
 const STEP: usize = 256;
-/// After so many more questions that holds, whatever it was before: for each that stands, as what stands has to be
-/// of the same time as what is asked, and besides.
+/// The number of requests until that holds: per reservation, as old reservations must be from the same time as new
+/// requests, and in addition.
 const SETTLED: (usize, usize) = (2, 4 * STEP);
-/// The window of a later task, in times of its cost.
+/// The window of a later task, in multiples of its length.
 const WINDOW: (usize, usize) = (2, 6);
-/// So many answers are in the hash.
+/// The number of answers in the hash.
 const HASHED: usize = 1_000;
-/// Slow kinds do not go on for ever.
+/// The time limit of slow kinds.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// So many questions of a kind, or fewer if they take too long.
+/// Measures so many requests of a kind, or fewer if they take too long.
 pub fn measure(kind: Kind, reservations: usize, questions: usize) -> Row {
     let load_average = load_average();
     let mut life = Life::new(kind, reservations);
@@ -101,16 +100,16 @@ pub fn measure(kind: Kind, reservations: usize, questions: usize) -> Row {
     life.row(questions, ask, load_average)
 }
 
-/// A resource, what it has promised, and what is asked of it.
+/// A resource with its reservations, and the requests for it.
 struct Life {
     kind: Kind,
     reservations: usize,
     planner: OneHand,
-    /// How far ahead deadlines lie at most.
+    /// The furthest deadline.
     spread: usize,
     now: i64,
     dice: Dice,
-    /// What was promised and is not over, the oldest first.
+    /// Current reservations, oldest first.
     standing: BTreeSet<u64>,
     last: u64,
 }
@@ -123,7 +122,7 @@ impl Life {
         Self { kind, reservations, planner, spread, now: 0, dice, standing, last: 0 }
     }
 
-    /// Somebody asks for something.
+    /// A random request.
     fn draw(&mut self) -> Asked {
         self.last += 1;
         let cost = (COST.0 + self.dice.below(COST.1)) as i64;
@@ -145,7 +144,7 @@ impl Life {
         Asked { number: self.last, release, due: release + window, cost }
     }
 
-    /// As many promises as are to stand, and deadlines so far ahead that half is promised.
+    /// Fills up to the number of reservations, with deadlines of which half is promised.
     fn fill(&mut self) {
         while self.standing.len() < self.reservations {
             self.admission();
@@ -155,12 +154,12 @@ impl Life {
         }
     }
 
-    /// Time passes, somebody asks; answers for when it is reserved.
+    /// Time passes, then one request; returns its reservation.
     fn admission(&mut self) -> Option<Planned> {
         self.ask().1
     }
 
-    /// The same with what was asked, and what was released for it.
+    /// The same with the request, and the reservation released for it.
     fn ask(&mut self) -> (Asked, Option<Planned>, Option<u64>) {
         self.now += PASSES;
         for done in self.planner.pass(self.now) {
@@ -195,7 +194,7 @@ impl Life {
         let mut promised = 0;
         let (begun, mut count) = (Instant::now(), 0);
         while count < questions && begun.elapsed() < LIMIT {
-            // The clock of the machine is asked seldom.
+            // The clock is read rarely.
             for _ in 0..8 {
                 promised += usize::from(black_box(ask(self)).is_some());
                 count += 1;
@@ -215,7 +214,7 @@ impl Life {
         }
     }
 
-    /// Of some answers, and how many of them are promises.
+    /// The hash of some answers, and the number of promises.
     fn hash(&mut self, ask: fn(&mut Self) -> Option<Planned>) -> (u64, usize) {
         let (mut hash, mut promised) = (0xCBF2_9CE4_8422_2325_u64, 0);
         for _ in 0..HASHED {
@@ -229,7 +228,7 @@ impl Life {
         (hash, promised)
     }
 
-    /// For when could this be promised, whatever was asked for? The plan stays as it is.
+    /// The earliest possible date of a request. The plan does not change.
     fn earliest(&mut self) -> Option<Planned> {
         let asked = self.draw();
         let end = self.planner.earliest(asked)?;

@@ -1,4 +1,4 @@
-//! An independent test of a deadline, of work that can be preempted: the order of due dates is worked off, and nothing may be late.
+//! An independent test of admission for preemptive work: earliest due date first, and nothing may be late.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,13 +7,13 @@ use super::planner::Asked;
 
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
-    /// What is reserved and not done, with what is left of it.
+    /// Reservations that are not done, with their remaining work.
     open: Vec<Asked>,
     now: i64,
 }
 
 impl Oracle {
-    /// Works off what is due first, up to a point; answers what is left, and whether anything is late.
+    /// Runs by due date up to a point; returns the rest, and whether anything is late.
     fn worked(&self, mut coming: Vec<Asked>, until: i64) -> (Vec<Asked>, bool) {
         coming.sort_unstable_by_key(|it| Reverse(it.release));
         let (mut ready, mut left, mut now) = (BinaryHeap::new(), Vec::new(), self.now);

@@ -1,4 +1,4 @@
-//! The server's planner with one resource that has one hand, and works by its plan.
+//! The server's planner with one resource that has one slot, and works by its plan.
 
 use std::collections::BTreeSet;
 
@@ -9,15 +9,15 @@ use legwork_plan::{
     Window, Work,
 };
 
-/// Working days as people have them, in units of ten seconds: 8 of 24 hours on five of seven days, and half an hour
-/// of each that is theirs. As far ahead as a server looks.
+/// Working days of people, in units of ten seconds: 8 of 24 hours on five of seven days, with half an hour of
+/// regular work each. As far ahead as a server plans.
 const HOUR: i64 = 360;
 const DAY: i64 = 24 * HOUR;
 const WORKS: (i64, i64) = (8 * HOUR, 16 * HOUR);
 const REGULAR: i64 = HOUR / 2;
 const AHEAD: i64 = 400;
 
-/// So much work, to be reserved.
+/// A request for a reservation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub(super) number: u64,
@@ -26,18 +26,18 @@ pub(super) struct Asked {
     pub(super) cost: i64,
 }
 
-/// Who is asked.
+/// The kind of the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
-    /// Works at any hour, and its work can be preempted.
+    /// Works at any hour, preemptively.
     Always,
-    /// Works at any hour, and finishes what has begun first.
+    /// Works at any hour, non-preemptively.
     Whole,
     /// Has working hours, and regular work every day.
     Person,
 }
 
-/// From when to when something is planned.
+/// A planned interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Planned {
     pub(super) start: i64,
@@ -48,9 +48,9 @@ pub(super) struct OneHand {
     planner: Planner,
     who: ResourceId,
     discipline: Discipline,
-    /// What is worked on and cannot be preempted.
+    /// The running task, if it is not preemptible.
     running: Option<TaskId>,
-    /// When something may be done, or can begin.
+    /// The next moment at which a task may be done, or can begin.
     looks_at: i64,
 }
 
@@ -93,7 +93,7 @@ impl OneHand {
         }
     }
 
-    /// Time has passed, in which the resource worked by its plan; answers what is done.
+    /// Advances the time, in which the resource worked by its plan; returns the finished tasks.
     pub(super) fn pass(&mut self, now: i64) -> Vec<u64> {
         self.planner.pass(Timestamp(now));
         if now < self.looks_at {
@@ -125,14 +125,14 @@ impl OneHand {
         done.into_iter().map(|task| task.instance.0 as u64).collect()
     }
 
-    /// For when it is reserved; `None`: it is refused.
+    /// The reservation; `None` if refused.
     pub(super) fn admit(&mut self, asked: Asked) -> Option<Planned> {
         let (task, asker) = (self.task(asked), (ServerId(0), 0));
         let held = self.planner.hold(&task, asker, Timestamp(i64::MAX));
         let (grant, _) = held.ok()?;
         self.planner.confirm(task.id, asker.0, asker.1);
         match self.discipline {
-            // What is due first is worked on, whatever was begun before.
+            // Earliest due date first, whatever was begun before.
             Discipline::Preemptive => self.planner.begin(task.id, grant.start),
             // It may be the first that can begin.
             Discipline::NonPreemptive if self.running.is_none() => self.looks_at = 0,
@@ -141,12 +141,12 @@ impl OneHand {
         Some(Planned { start: grant.start.0, end: grant.end.0 })
     }
 
-    /// When it could be done at the earliest, whatever was asked for. The plan stays as it is.
+    /// The earliest possible end. The plan does not change.
     pub(super) fn earliest(&self, asked: Asked) -> Option<i64> {
         self.planner.probe(&self.task(asked)).map(|(end, _)| end.0)
     }
 
-    /// It is not wanted any more.
+    /// Releases an unwanted reservation.
     pub(super) fn release(&mut self, number: u64) {
         self.running.take_if(|running| *running == id(number));
         self.planner.release(id(number), ServerId(0), 0);

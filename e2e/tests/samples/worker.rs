@@ -1,12 +1,12 @@
-//! The worker of docs/guide/workers.md, as it stands there below these lines.
+//! The worker of docs/guide/workers.md, as it is printed there.
 //!
-//! Invariant: a test holds both against each other.
+//! Invariant: a test compares both.
 
 use legwork_api::client::Error;
 use legwork_api::jobs::{ActivateRequest, CompleteJobsRequest, CompletedJob};
 use legwork_api::{Client, Data};
 
-/// Does what there is to do, once: `Client::new("http://127.0.0.1:7700", Some(token))?` is the client.
+/// Does the open jobs, once: `Client::new("http://127.0.0.1:7700", Some(token))?` is the client.
 pub async fn work(client: &Client) -> Result<(), Error> {
     let request = ActivateRequest {
         worker: "mailer-1".into(),

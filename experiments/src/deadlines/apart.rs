@@ -1,31 +1,31 @@
-//! Separable tasks: which parts are done at the same node, and in which window each is done.
+//! Separable tasks: the assignment of their parts to nodes, and the window of each part.
 //!
-//! Parts that wait for each other gain nothing by being done at different nodes: linear clustering keeps the longest
-//! paths together.
+//! Parts that wait for each other gain nothing at different nodes: linear clustering keeps the longest paths
+//! together.
 
 use super::drawn::{Arrival, UNIT};
 
-/// What passes between two parts that are done at different nodes, besides the message.
+/// The cost of passing data between two parts at different nodes, besides the message.
 const CARRY: i64 = UNIT / 2;
 
 /// A part of a task.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) cost: i64,
-    /// The parts it waits for, by their places, which are smaller.
+    /// Its predecessors, by index; all smaller.
     pub(super) after: Vec<usize>,
 }
 
-/// A task that was taken apart.
+/// A task that was split.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Whole {
     pub(super) count: usize,
-    /// How many parts are not reserved, and how many not done.
+    /// The numbers of unreserved and of unfinished parts.
     pub(super) open: usize,
     pub(super) left: usize,
 }
 
-/// The parts of a task; none if it is not separable.
+/// The parts of a task; empty if it is not separable.
 pub(super) fn parts(arrival: &Arrival) -> Vec<Part> {
     if arrival.middle.is_empty() || !arrival.is_global {
         return Vec::new();
@@ -38,8 +38,8 @@ pub(super) fn parts(arrival: &Arrival) -> Vec<Part> {
     std::iter::once(first).chain(middle).chain([last]).collect()
 }
 
-/// For every part the number of its place, below `count`: the longest paths stay together, and each goes where there is
-/// least to do.
+/// The node of every part, below `count`: the longest paths stay together, and each goes to the node with the least
+/// work.
 pub(super) fn paths(parts: &[Part], count: usize) -> Vec<usize> {
     let cost = |path: &Vec<usize>| path.iter().map(|place| parts[*place].cost).sum::<i64>();
     let mut paths = longest_paths(parts);
@@ -79,8 +79,9 @@ fn longest_paths(parts: &[Part]) -> Vec<Vec<usize>> {
     paths
 }
 
-/// The release and due date of each part, so that all are done between two moments: every path takes longer by the same
-/// factor, and a backward pass gives the due dates. `None` if there is too little time. `delay` is that of a message.
+/// The release time and due date of each part, so that all are done between two moments: every path is stretched by
+/// the same factor, and a backward pass gives the due dates. `None` if there is too little time. `delay` is that of
+/// a message.
 pub(super) fn windows(
     parts: &[Part],
     places: &[usize],

@@ -10,7 +10,7 @@ use super::node::{ANSWERED_WITHIN, Asked, DELAY, Message, Node, Out, Wake};
 pub(super) enum Strategy {
     Local,
     Random,
-    /// The one that seemed to have the most time left.
+    /// The one that seems to have the most time left.
     Focused,
     /// All, and then the one with the best bid.
     Bidding,
@@ -18,18 +18,18 @@ pub(super) enum Strategy {
     Flexible,
 }
 
-/// A node is asked first if it seems to have so many thousandths of what is needed.
+/// A node is asked first if it seems to have so many thousandths of the needed time.
 const FOCUS: i64 = 1_200;
-/// For how long it counts what was heard of a node.
+/// How long the reported surplus of a node is valid.
 const KNOWN: i64 = 16 * DELAY;
-/// A node of which nothing was heard since is taken to have all its time: so it is asked again.
+/// The assumed surplus of a node without a recent report: all its time, so that it is asked again.
 const UNKNOWN: i64 = 1_000;
-/// Bids are waited for so long: a request goes there and a bid comes back.
+/// How long to wait for bids: a request and a reply.
 const BIDS: i64 = 2 * DELAY + DELAY / 4;
-/// So much longer a bid counts against other bids.
+/// How much longer a bid counts against other bids.
 const BID_COUNTS: i64 = 2 * DELAY;
 
-/// The part of its time that a node has left, in thousandths, and when that was heard.
+/// The reported surplus of a node, in thousandths, and the time of the report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heard {
     pub(super) surplus: i64,
@@ -41,9 +41,9 @@ pub(super) struct Heard {
 pub(super) struct Offer {
     pub(super) jobs: Vec<Job>,
     pub(super) asker: Asker,
-    /// The nodes that get it next if there is no time for it.
+    /// The next nodes if this one has no time.
     pub(super) next: Vec<usize>,
-    /// Until when bids of other nodes come in for it.
+    /// Until when bids are collected for it.
     pub(super) bids_until: Option<i64>,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Passing {
     job: Job,
     asker: Asker,
     bids: Vec<(i64, usize)>,
-    /// How many nodes were asked; not known where the asker is another node.
+    /// The number of asked nodes; unknown if another node asked.
     expected: usize,
     pub(super) until: i64,
 }
@@ -94,7 +94,7 @@ impl Node<'_> {
         }
     }
 
-    /// Others are asked for a job: the number of the attempt.
+    /// Waits for other nodes about a job; returns the number of the attempt.
     fn expect(&mut self, id: TaskId, now: i64) -> u64 {
         let attempt = self.next_attempt();
         self.expect_in(attempt, id, now);
@@ -112,7 +112,7 @@ impl Node<'_> {
         self.tell(Out::Wake { at: until, wake: Wake::Bids { id, until } });
     }
 
-    /// The other nodes that can do a job and can still be asked, with the most time left first.
+    /// The other nodes that can do a job and can still be asked, most time left first.
     fn others(&self, job: &Job, now: i64) -> Vec<usize> {
         if job.slack(now) < DELAY {
             return Vec::new();
@@ -120,7 +120,7 @@ impl Node<'_> {
         let could = |at: &usize| *at != self.me && job.only.is_none_or(|only| only == *at);
         let mut others: Vec<usize> =
             (0..self.lost.len()).filter(|at| could(at) && !self.lost[*at]).collect();
-        // Of equals the one first of which nothing was heard for longest.
+        // Among equals the least recently heard first.
         let heard_at = |at: usize| self.heard[at].map(|heard| heard.at);
         others.sort_by_key(|at| (-self.heard_surplus(*at, now), heard_at(*at)));
         others
@@ -154,7 +154,7 @@ impl Node<'_> {
             && self.hand.clone().displace(job, (0, 0)).is_some();
         let bid_for: i64 = self.bids_out.values().map(|(cost, _)| cost).sum();
         let bid = match (fits, displaces) {
-            // A node that bids much elsewhere bids little here, but something: the others may not take it.
+            // A node with many open bids bids little here, but something: the others may not take it.
             (true, _) => Some(((self.hand.surplus(job.due, now) - bid_for) / job.cost).max(1)),
             (false, true) => Some(0),
             (false, false) => None,
@@ -174,7 +174,7 @@ impl Node<'_> {
         }
     }
 
-    /// The best bidder gets the job, the others after it.
+    /// The best bidder gets the job, then the others.
     pub(super) fn choose_bidder(&mut self, id: TaskId, now: i64) {
         let Some(Passing { job, asker, mut bids, .. }) = self.passing.remove(&id) else { return };
         bids.sort_by_key(|(bid, from)| (-bid, *from));

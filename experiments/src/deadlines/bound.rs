@@ -1,8 +1,8 @@
-//! What no planner could exceed that knows all that will arrive, and what one reaches.
+//! An upper bound for planners that know all arrivals, and what an offline planner reaches.
 //!
 //! The bound: one machine as fast as all nodes together, without messages and overheads, on which a task may be
-//! done in part and counts for that part. What can be done of all tasks then forms a polymatroid, so taking the shortest
-//! first, as much of each as still fits, gets the most.
+//! done in part and counts for that part. The feasible parts of all tasks then form a polymatroid, so the greedy
+//! order, shortest first and as much of each as still fits, is optimal.
 
 use super::drawn::{Arrival, NODES, REGULAR};
 use super::line::Line;
@@ -17,13 +17,13 @@ pub(super) fn of(arrivals: &[Arrival]) -> f64 {
     counts / arrivals.len().max(1) as f64
 }
 
-/// What is reached by taking the shortest tasks first, each whole and at one node. The most that can be reached lies
-/// between this and the bound.
+/// The greedy result with the shortest tasks first, each whole and at one node. The optimum lies between this and
+/// the bound.
 pub(super) fn reached(arrivals: &[Arrival]) -> f64 {
     let mut lines = REGULAR.map(|regular| Line::new(&[regular]));
     let kept = by_length(arrivals).into_iter().filter(|arrival| {
         let window = (arrival.at, arrival.deadline);
-        // Where it arrives, else where it can.
+        // At the node of its arrival, else at another possible one.
         let others = (0..NODES).filter(|node| arrival.is_global && *node != arrival.node);
         let mut nodes = std::iter::once(arrival.node).chain(others);
         let found = nodes.find(|node| lines[*node].fits(window, arrival.service));
@@ -41,7 +41,7 @@ fn by_length(arrivals: &[Arrival]) -> Vec<&Arrival> {
     shortest
 }
 
-/// Takes as much of a task as fits; answers which part of it that is.
+/// Takes as much of a task as fits; returns that part.
 fn taken(line: &mut Line, arrival: &Arrival) -> f64 {
     let (window, whole) = ((arrival.at, arrival.deadline), arrival.service / SCALE);
     let (mut most, mut too_much) = (0, whole + 1);

@@ -1,19 +1,19 @@
-//! What arrives: drawn once for a load and a seed, the same for whatever is compared.
+//! Arrivals: drawn once per load and seed, the same for all compared variants.
 
 use crate::division::Random;
 
 pub(super) const NODES: usize = 3;
 /// Milliseconds of a unit of time: plans count in whole milliseconds.
 pub(super) const UNIT: i64 = 1_000;
-/// How long things arrive.
+/// How long tasks arrive.
 pub(super) const HORIZON: i64 = 10_000 * UNIT;
-/// What each node does regularly: so much in every period.
+/// The regular work of each node: so much in every period.
 pub(super) const REGULAR: [(i64, i64); NODES] =
     [(20 * UNIT, 4 * UNIT), (25 * UNIT, 5 * UNIT), (40 * UNIT, 6 * UNIT)];
 /// Service times, and the deadline as a multiple of them.
 const SERVICE: (f64, f64) = (2.0, 10.0);
 const LAXITY: (f64, f64) = (2.0, 6.0);
-/// The parts of all tasks that any node can do, and that can be taken apart.
+/// The parts of tasks that any node can do, and that are separable.
 const GLOBAL: f64 = 0.6;
 const SEPARABLE: f64 = 0.2;
 pub(super) const PRIORITIES: usize = 3;
@@ -26,13 +26,13 @@ pub(super) struct Arrival {
     pub(super) service: i64,
     pub(super) deadline: i64,
     pub(super) is_global: bool,
-    /// Of what can be taken apart: one part begins, these go on beside each other, one ends.
+    /// Of separable tasks: one part begins, these are parallel, one ends.
     pub(super) middle: Vec<i64>,
     /// From 1 on.
     pub(super) priority: u8,
 }
 
-/// All tasks of a run by their arrival. The load is that of every node, its regular work included.
+/// All tasks of a run by arrival. The load is that of every node, its regular work included.
 pub(super) fn arrivals(load: f64, seed: u64) -> Vec<Arrival> {
     let mut arrivals: Vec<Arrival> =
         (0..NODES).flat_map(|node| of_node(node, load, seed)).collect();

@@ -1,5 +1,5 @@
-//! Figure 7: how much is reserved and done in time when one node of three is lost after two thirds of the time. It is made twice: with
-//! the policy of a server, and with the deputy of the paper.
+//! Figure 7: how much is reserved and done in time when one node of three is lost after two thirds of the time.
+//! Measured with the policy of a server, and with the deputy of the paper.
 
 use anyhow::Result;
 
@@ -17,7 +17,7 @@ const RESERVATIONS: &str = "reservations only";
 const INTOLERANT: &str = "intolerant";
 const VARIANTS: [&str; 5] = [NORMAL, SERVER, DEPUTY, RESERVATIONS, INTOLERANT];
 const WON_BACK: &str = "won back";
-/// The load that is drawn.
+/// The plotted load.
 const DRAWN: f64 = 0.5;
 
 pub(crate) fn run(json: bool) -> Result<()> {
@@ -33,7 +33,7 @@ fn made() -> Figure {
         let drawn = arrivals_of(load);
         let mut outcomes = VARIANTS.map(|_| Vec::new());
         for (seed, drawn) in (0..).zip(&drawn) {
-            // Also the deputy of those that make nothing of it: before the loss all do the same.
+            // Also the deputy in variants without one: before the loss all variants are the same run.
             let strategy = Strategy::Flexible;
             let setting = Setting { strategy, removes: true, has_deputy: true };
             let (normal, lost) = run_with(drawn, setting, seed, LOSSES);
@@ -55,8 +55,8 @@ fn made() -> Figure {
     figure
 }
 
-/// With half its 95 % confidence interval: that of what is won back in each run beside the part that is won back in the mean, as a
-/// part of what is lost in the mean.
+/// With half its 95 % confidence interval: that of the differences to the recovered part in the mean, as a part of
+/// the mean loss.
 fn part_of(won: &[f64], lost: &[f64]) -> (f64, f64) {
     let (lost_mean, part) = (mean(lost).0, mean(won).0 / mean(lost).0);
     let beside: Vec<f64> = won.iter().zip(lost).map(|(won, lost)| won - part * lost).collect();

@@ -1,6 +1,6 @@
-//! What a figure consists of: rows for programs, tables on its page for people, and curves.
+//! The output of a figure: rows for programs, tables on its page for people, and curves.
 //!
-//! Invariant: page and rows never disagree; what stands outside of the marks on the page is left alone.
+//! Invariant: page and rows never disagree; the text outside of the marks on the page is kept.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -17,14 +17,14 @@ const END: &str = "<!-- end of the table -->\n";
 const PAGE: &str = "README.md";
 /// Of all tasks.
 pub(super) const ALL: &str = "all";
-/// Into so many slices the time is divided.
+/// The number of time slices.
 const SLICES: i64 = 20;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     pub(super) load: f64,
     pub(super) variant: String,
-    /// Which tasks it is about, or what is counted.
+    /// The group of tasks, or the counted quantity.
     pub(super) of: String,
     /// The mean of all runs, and half its 95 % confidence interval.
     pub(super) value: f64,
@@ -42,7 +42,7 @@ pub(super) struct Figure {
 
 pub(super) type Table = Vec<Vec<String>>;
 
-/// In each run, the part of tasks that were reserved and done in time, of those that a filter takes; 1 of none.
+/// In each run, the part of the filtered tasks that were reserved and done in time; 1 of none.
 pub(super) fn ratios(
     drawn: &[Vec<Arrival>],
     outcomes: &[Outcome],
@@ -58,8 +58,8 @@ pub(super) fn ratios(
     drawn.iter().zip(outcomes).map(ratio).collect()
 }
 
-/// One variant beside another in the same runs. All variants of a run are given the same tasks, so what differs from run
-/// to run says nothing about them: only the difference in each does.
+/// Paired differences of two variants. All variants of a run have the same tasks, so only the difference in each
+/// run is meaningful.
 pub(super) fn apart(ours: &[f64], others: &[f64]) -> Vec<f64> {
     ours.iter().zip(others).map(|(one, other)| one - other).collect()
 }
@@ -69,7 +69,7 @@ impl Figure {
         Self { figure, file, runs: RUNS, rows: Vec::new() }
     }
 
-    /// A row of values, one of each run.
+    /// A row of values, one per run.
     pub(super) fn add(&mut self, load: f64, variant: &str, of: &str, values: &[f64]) {
         let (value, ci95) = mean(values);
         self.put(load, variant, of, (value, ci95.unwrap_or_default()));
@@ -157,7 +157,7 @@ impl Figure {
         tell(self, self.figure, self.file, &self.csv(), json)
     }
 
-    /// What is written is what comes out.
+    /// Asserts that the written files match.
     #[cfg(test)]
     pub(super) fn is_written(&self, tables: &[Table]) {
         let read = |file: &str| std::fs::read_to_string(folder(self.figure).join(file)).unwrap();
@@ -177,7 +177,7 @@ impl Figure {
         self.draw(title, "% of the time", (slice, slice), names, is_own)
     }
 
-    /// Curves of these rows of variants: where the first value is, and how far it is to the next.
+    /// Curves of these rows of variants: the first x value, and the step.
     pub(super) fn draw(
         &self,
         title: &str,

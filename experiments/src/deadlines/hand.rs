@@ -1,7 +1,7 @@
-//! The local scheduler of a node: the server's planner with one hand, the regular work of the node, the overheads of
-//! planning, and the paper's surplus.
+//! The local scheduler of a node: the server's planner with one slot, the regular work of the node, the overheads
+//! of planning, and the paper's surplus.
 //!
-//! Invariant: whenever time passes, the hand works on what is due first.
+//! Invariant: whenever time passes, the slot works on the earliest due date.
 
 use std::collections::BTreeMap;
 
@@ -14,27 +14,27 @@ use legwork_plan::{
 
 use super::drawn::{REGULAR, UNIT};
 
-/// What planning costs the node that does it.
+/// The cost of planning at its node.
 pub(super) const GUARANTEE: i64 = UNIT / 10;
 pub(super) const REMOVAL: i64 = 3 * UNIT / 10;
 pub(super) const CLUSTERING: i64 = UNIT / 2;
 /// The time within which a node does its planning.
 const PLANNING: i64 = GUARANTEE + REMOVAL + CLUSTERING;
 const OVERHEAD: InstanceId = InstanceId(u128::MAX);
-/// Regular work is in the plan for so many periods ahead, further than any deadline, and is added every so many.
+/// How many periods of regular work are planned ahead, further than any deadline, and how many are added at once.
 const PERIODS_AHEAD: i64 = 8;
 const PERIODS_ADDED: i64 = 4;
 const THOUSAND: i64 = 1_000;
-/// The least time over which the factor is taken.
+/// The shortest interval for the factor.
 const PROSPECT: i64 = UNIT;
-/// By how many thousandths a wrong quick answer makes the next acceptance harder, and a right one easier.
+/// How much a wrong quick answer makes the next acceptance harder, and a right one easier, in thousandths.
 const WRONG: i64 = 40;
 const RIGHT: i64 = 10;
 const MARGIN: std::ops::RangeInclusive<i64> = -300..=1_000;
-/// One of so many quick refusals is tested all the same, so that the margin is corrected.
+/// One of so many quick refusals is tested nevertheless, to correct the margin.
 const TRIED: u32 = 8;
 
-/// A task, or a part of one, as nodes ask each other for it.
+/// A task, or a part of one, in requests between nodes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
     pub(super) id: TaskId,
@@ -42,29 +42,29 @@ pub(super) struct Job {
     pub(super) release: i64,
     pub(super) due: i64,
     pub(super) cost: i64,
-    /// The only node that can do it; any can if there is none.
+    /// The only possible node; any node if there is none.
     pub(super) only: Option<usize>,
     /// Whether less important tasks may be displaced for it.
     pub(super) displaces: bool,
 }
 
 impl Job {
-    /// For how long it could wait.
+    /// Its slack.
     pub(super) fn slack(&self, now: i64) -> i64 {
         self.due - now - self.cost
     }
 }
 
-/// The asking node, and the number of its attempt.
+/// The requesting node, and the number of its attempt.
 pub(super) type Asker = (usize, u64);
 
 #[derive(Clone, Debug)]
 pub(super) struct Hand {
     planner: Planner,
     who: ResourceId,
-    /// What is regular: in every period so much.
+    /// The regular work: so much in every period.
     regular: (i64, i64),
-    /// When more regular work is added to the plan.
+    /// When more regular work is planned.
     adds_at: i64,
     at_work: Option<TaskId>,
     overheads: u64,
@@ -115,7 +115,7 @@ impl Hand {
         }
     }
 
-    /// Works on what is due first; answers what was done by now, and when to look again.
+    /// Works by due date; returns the finished reservation, and when to look again.
     pub(super) fn work(&mut self, now: i64) -> (Option<Reservation>, Option<i64>) {
         let mut turns = self.planner.turns(&self.who, 0).unwrap_or_default().into_iter();
         let first = turns.next();
@@ -156,7 +156,7 @@ impl Hand {
         }
     }
 
-    /// Takes time for planning; false if that would make something late.
+    /// Spends time on planning; false if that would make a reservation late.
     pub(super) fn spend(&mut self, cost: i64, now: i64) -> bool {
         self.overheads += 1;
         let id = TaskId { instance: OVERHEAD, step: 0, round: self.overheads };
@@ -175,8 +175,8 @@ impl Hand {
         held == jobs.len()
     }
 
-    /// The removal module of the paper: reserves time for a job by displacing less important ones that are due later and not
-    /// begun, as few as possible, the least important and due last first; answers these.
+    /// The removal module of the paper: reserves time for a job by displacing less important ones that are due
+    /// later and not begun, as few as possible, least important and latest due date first; returns these.
     pub(super) fn displace(&mut self, job: &Job, asker: Asker) -> Option<Vec<Reservation>> {
         let left = self.left();
         let is_later = |it: &&Reservation| {
@@ -202,7 +202,7 @@ impl Hand {
         held.is_ok() && self.planner.confirm(task.id, asker, attempt)
     }
 
-    /// How much is left of what is reserved.
+    /// The remaining work of reservations.
     fn left(&self) -> BTreeMap<TaskId, i64> {
         let mut left = BTreeMap::new();
         for (turn, task) in self.planner.turns(&self.who, 0).unwrap_or_default() {
@@ -213,7 +213,7 @@ impl Hand {
         left
     }
 
-    /// It is not wanted any more in attempts up to this one.
+    /// Releases a job in attempts up to this one.
     pub(super) fn release(&mut self, id: TaskId, (node, attempt): Asker) {
         self.planner.release(id, ServerId(node as u16), attempt);
     }
@@ -237,7 +237,7 @@ impl Hand {
         self.surplus(until, now).max(0) * THOUSAND / (until - now)
     }
 
-    /// The quick answer: whether a job from elsewhere is worth the test.
+    /// The quick answer: whether a job of another node is worth the test.
     pub(super) fn accepts(&mut self, job: &Job, now: i64) -> bool {
         let time = job.due - now;
         if time < job.cost {
@@ -250,7 +250,7 @@ impl Hand {
         self.refused.is_multiple_of(TRIED)
     }
 
-    /// What the test said about a job that was accepted.
+    /// The result of the test of an accepted job.
     pub(super) fn learn(&mut self, was_right: bool) {
         let margin = if was_right { self.margin - RIGHT } else { self.margin + WRONG };
         self.margin = margin.clamp(*MARGIN.start(), *MARGIN.end());
@@ -283,7 +283,7 @@ mod tests {
             done.extend(ended.map(|it| (it.task.instance.0, now)));
             now = next.unwrap_or(i64::MAX);
         }
-        // Regular work that is due at 20 comes between them; that of the next period is due behind both.
+        // Regular work that is due at 20 comes between them; that of the next period is due after both.
         assert_eq!(done, [(2, 2_000), (1, 26_000)]);
     }
 }

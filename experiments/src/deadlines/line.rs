@@ -1,8 +1,8 @@
-//! A plan for all that will arrive: what fits beside what was taken before, tested where it matters.
+//! A plan with all arrivals known: what fits beside the tasks taken before, tested only where it matters.
 //!
-//! In a schedule without needless pauses everything that is released before a pause is done before it, in whatever order. So a
-//! new task can only be in the way of what is released between the pause before it and the pause that is left behind it,
-//! once it has filled those between. Invariant: the answers are those of a plan with everything in it.
+//! In a work-conserving schedule everything released before an idle interval is done before it, in any order. So a
+//! new task can only delay tasks released between the idle interval before it and the one that remains after it,
+//! once it has filled those between. Invariant: the answers equal those of a plan with all tasks.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +13,15 @@ use super::drawn::HORIZON;
 
 #[derive(Debug)]
 pub(super) struct Line {
-    /// What was taken, by its release: until when it is due, and how much it is.
+    /// The taken tasks by release time: due date and length.
     taken: BTreeMap<(i64, u64), (i64, i64)>,
-    /// Pauses, by their beginning, with their end.
+    /// Idle intervals, by beginning, with their ends.
     pauses: BTreeMap<i64, i64>,
     last: u64,
 }
 
 impl Line {
-    /// With work that is regular: so much in every period.
+    /// With regular work: so much in every period.
     pub(super) fn new(regular: &[(i64, i64)]) -> Self {
         let end = 2 * HORIZON;
         let mut line = Self { taken: BTreeMap::new(), pauses: [(0, end)].into(), last: 0 };
@@ -33,7 +33,7 @@ impl Line {
         line
     }
 
-    /// Whether so much can be done in a window besides what was taken.
+    /// Whether so much work fits in a window beside the taken tasks.
     pub(super) fn fits(&self, (release, due): (i64, i64), cost: i64) -> bool {
         let before = self.pauses.range(..=release).next_back();
         let from = before.map_or(0, |(from, to)| release.min(*to).max(*from));
@@ -46,7 +46,7 @@ impl Line {
         plan.earliest(Timestamp(release), Work(cost), Depth::Normal).is_some_and(|at| at.0 <= due)
     }
 
-    /// Which pauses work fills that is released then, from where to where.
+    /// The idle intervals that work with this release time fills.
     fn filled(&self, release: i64, cost: i64) -> impl Iterator<Item = (i64, i64)> {
         let before = self.pauses.range(..=release).next_back().filter(|(_, to)| **to > release);
         let all = before.into_iter().chain(self.pauses.range(release + 1..));

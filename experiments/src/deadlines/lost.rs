@@ -1,5 +1,5 @@
-//! Reservations that end early: displaced tasks, and those of a lost node, are tried again by the node that was asked
-//! for them, or by the deputy of that node.
+//! Reservations that end early: displaced tasks, and those of a lost node, are retried by the requesting node, or
+//! by the deputy of that node.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use legwork_plan::{Reservation, TaskId};
 use super::node::{Message, Node, Out, number};
 
 impl Node<'_> {
-    /// The deputy keeps what is reserved for this node.
+    /// The deputy keeps the reservations of this node.
     pub(super) fn tell_deputy(&mut self, message: Message, now: i64) {
         if let Some(deputy) = self.deputy {
             self.say(deputy, message, now);
@@ -26,13 +26,13 @@ impl Node<'_> {
         }
     }
 
-    /// A reservation for a task that was asked for here has ended. Nothing is displaced for what was displaced itself:
-    /// that might go on and on.
+    /// A reservation for a task that was requested here has ended. Nothing is displaced for a displaced task: that
+    /// might go on and on.
     pub(super) fn try_again(&mut self, id: TaskId, is_displaced: bool, is_here: bool, now: i64) {
         let whole = TaskId { step: 0, ..id };
         let was_reserved = match id.step {
             0 => self.asked.remove(&id).is_none_or(|asked| asked.at.is_some()),
-            // Another part of it was tried again before.
+            // Another part of it was retried before.
             _ => match self.cancel_parts(whole, now) {
                 Some(parts) => parts.open == 0,
                 None => return,
@@ -50,8 +50,8 @@ impl Node<'_> {
         }
     }
 
-    /// A node is lost: what it had reserved is placed anew, the most urgent first, of the tasks that were asked for here, and of
-    /// those that are kept here as its deputy.
+    /// A node is lost: its reservations are placed again, most urgent first, for the tasks that were requested
+    /// here, and for those kept here as its deputy.
     pub(super) fn lose(&mut self, node: usize, now: i64) {
         self.lost[node] = true;
         // A job without an answer may be there as well.
@@ -63,7 +63,7 @@ impl Node<'_> {
             let job = self.job(*id, false);
             (job.slack(now), std::cmp::Reverse(job.priority), *id)
         });
-        // One part stands for its task.
+        // One part represents its task.
         let mut seen = BTreeSet::new();
         ids.retain(|id| seen.insert(number(*id)));
         for id in ids {

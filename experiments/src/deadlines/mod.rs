@@ -1,7 +1,7 @@
-//! Nodes that reserve time for each other's tasks: figures 7 and 8 of Lee, Park: "Design of Task Allocation Algorithm
-//! for Workflow Engine" (in Korean), and a comparison of the strategies by which other nodes are asked.
+//! Nodes that reserve time for each other's tasks: figures 7 and 8 of Lee, Park: "Design of Task Allocation
+//! Algorithm for Workflow Engine" (in Korean), and a comparison of strategies for asking other nodes.
 //!
-//! Invariant: the plans are those of the server (`legwork_plan`); what only the paper has is here.
+//! Invariant: the plans are those of the server (`legwork_plan`); only the paper's own parts are here.
 
 mod apart;
 mod ask;
@@ -34,7 +34,7 @@ fn load(tenths: u32) -> f64 {
     f64::from(tenths) / 10.0
 }
 
-/// The tasks of all runs at a load: the same for whatever is compared.
+/// The tasks of all runs at a load: the same for all variants.
 fn arrivals_of(load: f64) -> Vec<Vec<Arrival>> {
     eprintln!("load {load} …");
     (0..RUNS).map(|seed| arrivals(load, seed)).collect()

@@ -1,9 +1,9 @@
-//! A node of the paper: its preprocessor, and what it says to the others.
+//! A node of the paper: its preprocessor, and its messages to the others.
 //!
-//! A task is reserved at the node that was asked if it has the time, else by displacing less important tasks, else at
+//! A task is reserved at the requesting node if it has the time, else by displacing less important tasks, else at
 //! another node, else in parts.
 //!
-//! Invariant: each attempt to have a task reserved has a number, and what is said about an earlier one does not count.
+//! Invariant: each attempt to have a task reserved has a number, and messages about an earlier one do not count.
 
 use std::collections::BTreeMap;
 
@@ -17,15 +17,15 @@ use super::hand::{Asker, GUARANTEE, Hand, Job, REMOVAL};
 use super::world::Setting;
 use crate::division::Random;
 
-/// How long a message takes.
+/// The latency of a message.
 pub(super) const DELAY: i64 = UNIT;
-/// An attempt is given up if there is no answer for so long.
+/// The time after which an unanswered attempt is given up.
 pub(super) const ANSWERED_WITHIN: i64 = 12 * DELAY;
 
 #[derive(Clone, Debug)]
 pub(super) enum Message {
     Offer(Offer),
-    /// A bid is wanted, by this node, until then.
+    /// A request for a bid, by this node, until then.
     Request(Job, usize, i64),
     /// How often a job would fit; 0 if only by displacing others.
     Bid(TaskId, Option<i64>),
@@ -34,21 +34,21 @@ pub(super) enum Message {
     Done(TaskId, u64),
     Cancel(TaskId, u64),
     Displaced(TaskId, u64),
-    /// To the deputy: this was reserved, and this need not be kept any more.
+    /// To the deputy: reserved, and no longer to be kept.
     Keep(TaskId),
     Forget(TaskId),
 }
 
-/// Why a node looks again later.
+/// Why a node wakes up.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wake {
-    /// No more bids are waited for.
+    /// The end of a wait for bids.
     Bids { id: TaskId, until: i64 },
-    /// An answer should have come.
+    /// An answer is overdue.
     Silent { id: TaskId, attempt: u64 },
 }
 
-/// What a node has others do.
+/// The outputs of a node.
 #[derive(Clone, Debug)]
 pub(super) enum Out {
     /// With the part of its time that it has left.
@@ -66,7 +66,7 @@ pub(super) enum Out {
     Revoked(TaskId),
 }
 
-/// A task, or a part of one, that was asked for here and that other nodes are to do.
+/// A task, or a part of one, that was requested here for other nodes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     /// The node that has reserved it.
@@ -83,14 +83,14 @@ pub(super) struct Node<'a> {
     pub(super) heard: [Option<Heard>; NODES],
     /// Nodes that are known to be lost.
     pub(super) lost: [bool; NODES],
-    /// The node that stands in for this one.
+    /// The deputy of this node.
     pub(super) deputy: Option<usize>,
-    /// What is kept for the node that this one stands in for.
+    /// The reservations kept for the node whose deputy this one is.
     pub(super) kept: BTreeMap<TaskId, usize>,
     pub(super) stands_in: bool,
     pub(super) asked: BTreeMap<TaskId, Asked>,
     pub(super) passing: BTreeMap<TaskId, Passing>,
-    /// What was bid for: its cost, and until when that counts.
+    /// Open bids: their cost, and until when they count.
     pub(super) bids_out: BTreeMap<TaskId, (i64, i64)>,
     pub(super) apart: BTreeMap<TaskId, Whole>,
     pub(super) random: Random,
@@ -148,7 +148,7 @@ impl<'a> Node<'a> {
         self.attempt
     }
 
-    /// The whole task. What only a lost node can do its deputy does.
+    /// The whole task. The deputy can do tasks of a lost node.
     pub(super) fn job(&self, id: TaskId, displaces: bool) -> Job {
         let arrival = &self.arrivals[number(id)];
         let own = if self.stands_in && self.lost[arrival.node] { self.me } else { arrival.node };
@@ -201,7 +201,7 @@ impl<'a> Node<'a> {
         self.setting.removes && job.displaces && job.priority > 1
     }
 
-    /// A job that was asked for here is reserved.
+    /// A job that was requested here is reserved.
     pub(super) fn settle(&mut self, id: TaskId, at: usize, now: i64) {
         if let Some(asked) = self.asked.get_mut(&id) {
             asked.at = Some(at);
@@ -215,7 +215,7 @@ impl<'a> Node<'a> {
         self.tell(Out::Reserved(id));
     }
 
-    /// What another node has said.
+    /// Handles a message of another node.
     pub(super) fn hear(&mut self, from: usize, surplus: i64, message: Message, now: i64) {
         self.heard[from] = Some(Heard { surplus, at: now });
         match message {
@@ -229,7 +229,7 @@ impl<'a> Node<'a> {
                     match (self.is_open(id, attempt), is_reserved) {
                         (true, true) => self.settle(id, from, now),
                         (true, false) => self.give_up(id, now),
-                        // It was given up meanwhile, or is reserved elsewhere.
+                        // It was given up meanwhile, or is reserved at another node.
                         (false, true) => self.say(from, Message::Cancel(id, attempt), now),
                         (false, false) => {}
                     }
@@ -269,7 +269,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// No node has the time for a job that was asked for here: a separable task is tried in parts.
+    /// No node has the time for a job that was requested here: a separable task is tried in parts.
     pub(super) fn give_up(&mut self, id: TaskId, now: i64) {
         self.asked.remove(&id);
         if id.step > 0 {
@@ -291,7 +291,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A job that was asked for here is done.
+    /// A job that was requested here is done.
     fn finish(&mut self, id: TaskId, now: i64) {
         self.asked.remove(&id);
         if id.step == 0 || self.part_done(id) {

@@ -1,4 +1,4 @@
-//! Figure 8: what it brings to displace less important tasks; no node is lost.
+//! Figure 8: the effect of displacing less important tasks; no node is lost.
 
 use anyhow::Result;
 
@@ -43,7 +43,7 @@ fn made() -> Figure {
     figure
 }
 
-/// All tasks, then by priority, the most important first.
+/// All tasks, then by priority, most important first.
 fn groups() -> impl Iterator<Item = (String, Option<usize>)> {
     let own =
         (1..=PRIORITIES).rev().map(|priority| (format!("priority {priority}"), Some(priority)));

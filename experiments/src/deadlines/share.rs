@@ -1,6 +1,6 @@
-//! Not in the paper: how much of their hours planning should leave free, for people who begin every step late.
+//! Not in the paper: the share of hours that planning should leave free, for people who begin every step late.
 //!
-//! Invariant: plans are those of the server, and all variants of a run are asked for the same cases.
+//! Invariant: plans are those of the server, and all variants of a run have the same cases.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,10 +27,10 @@ const HORIZON: i64 = ARRIVING + 2 * 5 * DAY;
 /// A step takes at least a quarter of an hour; a case has up to four.
 const TAKES_MIN: i64 = 3;
 const STEPS_MAX: usize = 4;
-/// Deadlines, as multiples of how long a case takes if nobody waits.
+/// Deadlines, as multiples of the duration of a case without waiting.
 const LAXITY: (f64, f64) = (1.2, 4.0);
 const LOADS: [f64; 4] = [0.6, 0.8, 0.95, 1.1];
-/// How many ticks of working time are lost before each step, and how long the longest takes.
+/// The working time lost before each step, in ticks, and the longest duration.
 const LATE: [(&str, i64, i64); 5] = [
     ("on time", 0, 36),
     ("5 min", 1, 36),
@@ -38,12 +38,12 @@ const LATE: [(&str, i64, i64); 5] = [
     ("20 min", 4, 36),
     ("10 min and steps to 1 h", 2, 12),
 ];
-/// What is left free of hours is left out of all plans (`share`), or only of what is promised (`reserve`).
+/// The free share of hours is left out of all plans (`share`), or only of promises (`reserve`).
 const SHARES: [u32; 7] = [70, 75, 80, 85, 90, 95, WHOLE];
 const RESERVES: [u8; 4] = [20, 15, 10, 5];
-/// Of all cases, of all that are promised, of all cases, and of all working time.
+/// Of all cases, of all promised ones, of all cases, and of all working time.
 const MEASURES: [&str; 4] = ["promised", "lost", "kept", "used"];
-/// What is shown for each lateness.
+/// The measure shown for each lateness.
 const SHOWN: (f64, &str) = (0.95, "lost");
 
 #[derive(Clone)]
@@ -58,7 +58,7 @@ struct Doing {
     after: Vec<usize>,
     who: Vec<ResourceId>,
     takes: i64,
-    /// What is to do, and what is lost before it is begun.
+    /// The remaining work, and the time lost before it is begun.
     left: i64,
 }
 
@@ -91,7 +91,7 @@ fn drawn((load, longest): (f64, i64), seed: u64) -> Vec<Case> {
         let (count, is_parallel) = (1 + random.below(STEPS_MAX), random.below(2) == 0);
         let (mut steps, mut ends) = (Vec::new(), Vec::new());
         for step in 0..count {
-            // The second and the third go on beside each other, or all one after the other.
+            // The second and the third are parallel, or all are sequential.
             let after: Vec<usize> = match step {
                 2 if is_parallel => vec![0],
                 3 if is_parallel => vec![1, 2],
@@ -118,7 +118,7 @@ fn task(case: usize, step: usize) -> TaskId {
     TaskId { instance: InstanceId(case as u128), step: step as u32, round: 0 }
 }
 
-/// Has all that is left of a case planned; if that is not possible nothing of it is planned any more.
+/// Plans the rest of a case; if that is impossible nothing of it is planned any more.
 fn plan(
     planner: &mut Planner,
     hours: &Arc<Supply>,
@@ -140,7 +140,7 @@ fn plan(
     let mut next = search.next(|_| hours.clone());
     while let Next::Hold { step: place, release, due, how } = next {
         let (id, step) = (task(id, rest[place]), &case.steps[rest[place]]);
-        // Who has begun it goes on with it.
+        // The performer who has begun it goes on.
         let begun =
             planner.reservation(id).filter(|_| step.is_begun()).map(|it| vec![it.by.clone()]);
         let who =
@@ -176,7 +176,7 @@ fn plan(
     next == Next::Found
 }
 
-/// Everybody works for a tick on what is due first. Answers on what.
+/// Everybody works for a tick on their earliest due date. Returns the worked tasks.
 fn work(planner: &mut Planner, cases: &mut [Case], now: Timestamp) -> Vec<TaskId> {
     let mut heads: BTreeMap<ResourceId, (Timestamp, bool, TaskId)> = BTreeMap::new();
     for Reservation { task, by, window, .. } in planner.firm() {
@@ -198,7 +198,7 @@ fn work(planner: &mut Planner, cases: &mut [Case], now: Timestamp) -> Vec<TaskId
     worked
 }
 
-/// What comes of all that is asked for, as it is measured.
+/// The measures of a run.
 fn simulated(mut cases: Vec<Case>, (share, reserve): (u32, u8), late: i64) -> [f64; 4] {
     let (mut planner, supply) = (Planner::default(), hours(share));
     let (hours, discipline) = (Arc::new(supply.clone()), Discipline::Preemptive);

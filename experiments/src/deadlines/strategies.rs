@@ -1,4 +1,4 @@
-//! Not in the paper: the strategies by which other nodes are asked, beside a bound.
+//! Not in the paper: the strategies for asking other nodes, compared with a bound.
 
 use std::iter;
 
@@ -18,7 +18,7 @@ const STRATEGIES: [(&str, Strategy); 5] = [
 ];
 const FLEXIBLE: &str = "flexible";
 const BOUND: &str = "bound";
-/// What is reached by a planner that knows all that will arrive: the most that can be lies between this and the bound.
+/// The result of a planner that knows all arrivals: the optimum lies between this and the bound.
 const OFFLINE: &str = "offline";
 /// For a task, in the mean.
 const MESSAGES: &str = "messages";

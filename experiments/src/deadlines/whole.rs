@@ -1,4 +1,4 @@
-//! Separable tasks for which no node has the time as a whole: their parts are reserved at several nodes, all or none.
+//! Separable tasks that no node can do as a whole: their parts are reserved at several nodes, all or none.
 
 use legwork_plan::TaskId;
 
@@ -9,7 +9,7 @@ use super::hand::{CLUSTERING, Job};
 use super::node::{DELAY, Message, Node, Out, number, part};
 
 impl Node<'_> {
-    /// Has the parts of a task reserved; false if that cannot be.
+    /// Has the parts of a task reserved; false if that is impossible.
     pub(super) fn take_apart(&mut self, id: TaskId, now: i64) -> bool {
         let (whole, parts) = (self.job(id, false), parts(&self.arrivals[number(id)]));
         let nodes = self.places(now);
@@ -58,7 +58,7 @@ impl Node<'_> {
         }
     }
 
-    /// The nodes that can do parts, with the most time left first.
+    /// The nodes that can do parts, most time left first.
     fn places(&self, now: i64) -> Vec<usize> {
         let asks = |at: &usize| *at == self.me || self.setting.strategy != Strategy::Local;
         let mut places: Vec<usize> = (0..NODES).filter(|at| asks(at) && !self.lost[*at]).collect();
@@ -81,7 +81,7 @@ impl Node<'_> {
         }
     }
 
-    /// A part cannot be reserved: the others are given back.
+    /// A part cannot be reserved: the others are released.
     pub(super) fn part_refused(&mut self, id: TaskId, now: i64) {
         let id = TaskId { step: 0, ..id };
         if self.apart.contains_key(&id) {

@@ -1,4 +1,4 @@
-//! Three nodes in virtual time, a network that takes time, and the loss of one node.
+//! Three nodes in virtual time, a network with latency, and the loss of one node.
 //!
 //! Invariant: all variants of a loss are the same run until then.
 
@@ -11,14 +11,14 @@ use super::ask::Strategy;
 use super::drawn::{Arrival, HORIZON, NODES, UNIT};
 use super::node::{DELAY, Message, Node, Out, Wake, number, part};
 
-/// After how long it is noticed that a node is lost.
+/// The delay until the loss of a node is noticed.
 const NOTICED: i64 = 3 * UNIT;
 /// The node that is lost, its deputy, and when it is lost.
 const FAULTY: usize = 0;
 const DEPUTY: usize = 1;
 pub(super) const LOST_AT: i64 = HORIZON * 67 / 100;
 
-/// What is compared.
+/// The compared setting.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
     pub(super) strategy: Strategy,
@@ -31,17 +31,19 @@ pub(super) struct Setting {
 /// What happens after the loss of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loss {
-    /// The paper's deputy places anew what the lost node knew, besides what the askers place anew, and gets what arrives there.
+    /// The paper's deputy also places what the lost node knew, besides the requests that the requesting nodes place
+    /// again, and gets the arrivals of that node.
     Deputy,
-    /// The policy of a server: the askers place anew what the lost node had reserved for them, and callers go to the other nodes.
+    /// The policy of a server: the requesting nodes place the lost node's reservations again, and callers go to the
+    /// other nodes.
     Server,
-    /// Only the reservations are placed anew; what arrives at the lost node is lost.
+    /// Only reservations are placed again; arrivals at the lost node are lost.
     Reservations,
-    /// The others go on to ask the lost node.
+    /// The others continue to ask the lost node.
     Ignored,
 }
 
-/// What became of a task.
+/// The outcome of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fate {
     pub(super) reserved: bool,
@@ -56,7 +58,7 @@ impl Fate {
     }
 }
 
-/// What comes out of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) fates: Vec<Fate>,
@@ -74,7 +76,7 @@ enum Event {
         message: Message,
     },
     Wake(usize, Wake),
-    /// A node looks what is done, unless it looked later.
+    /// A node checks for finished work, unless it looked later.
     Look(usize, u64),
     Lost,
     Noticed,
@@ -88,19 +90,19 @@ pub(super) struct World<'a> {
     is_lost: bool,
     events: BTreeMap<(i64, u64), Event>,
     count: u64,
-    /// How often each node looked.
+    /// The number of looks of each node.
     looks: [u64; NODES],
     outcome: Outcome,
     /// How many parts of a task are done, by attempt.
     parts_done: BTreeMap<(usize, u64), usize>,
 }
 
-/// What comes out if nothing is lost.
+/// The result without a loss.
 pub(super) fn run(arrivals: &[Arrival], setting: Setting, seed: u64) -> Outcome {
     World::new(arrivals, setting, seed).finished()
 }
 
-/// The same, and what comes out after each of these losses.
+/// The same, and the result after each of these losses.
 pub(super) fn run_with<const N: usize>(
     arrivals: &[Arrival],
     setting: Setting,
@@ -157,14 +159,14 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Nothing is due later than a service time of ten units, six times over, after the last arrival.
+    /// Nothing is due later than six times a service time of ten units after the last arrival.
     fn finished(mut self) -> Outcome {
         self.run_until(HORIZON + HORIZON / 10);
         self.check();
         self.outcome
     }
 
-    /// A node acts, works on what is due first, and what it said is carried.
+    /// A node acts, works by due date, and its messages are delivered.
     fn at(&mut self, node: usize, now: i64, act: impl FnOnce(&mut Node<'a>)) {
         if self.is_lost && node == FAULTY {
             return;
@@ -217,7 +219,7 @@ impl<'a> World<'a> {
         let at = now.max(LOST_AT + NOTICED) + DELAY;
         match self.loss {
             Some(Loss::Deputy) => self.later(at, Event::Arrives(number, DEPUTY)),
-            // The others in turn; what only the lost node could do is refused.
+            // The others in turn; tasks that only the lost node could do are refused.
             Some(Loss::Server) if self.arrivals[number].is_global => {
                 let to = (FAULTY + 1 + number % (NODES - 1)) % NODES;
                 self.later(at, Event::Arrives(number, to));
@@ -255,8 +257,8 @@ impl<'a> World<'a> {
         self.outcome.fates[number(id)].kept = true;
     }
 
-    /// What was reserved is done, or the caller was told. After a loss this need not be so of what the lost node was asked for,
-    /// and of nothing that others asked of it if they never learn of the loss.
+    /// Reserved tasks are done, or the caller was told. After a loss this need not hold for requests to the lost
+    /// node, nor for requests of others to it if they never learn of the loss.
     fn check(&self) {
         for (arrival, fate) in self.arrivals.iter().zip(&self.outcome.fates) {
             let is_silent = fate.reserved && !fate.kept && !fate.told;

@@ -1,7 +1,7 @@
-//! What changes when 20:30:50 becomes 50:30:20: Algorithms 3 and 4 of section 4.2.
+//! The effect of changing 20:30:50 to 50:30:20: Algorithms 3 and 4 of section 4.2.
 //!
-//! Instances are created up to two days before they come into the domain: for those under way just
-//! then the two algorithms differ.
+//! Instances are created up to two days before they come into the domain: the two algorithms differ
+//! for those in transit at the change.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -21,11 +21,11 @@ use crate::plot::{self, Curve, SeriesLabelPosition};
 const ACTIVE: u32 = 10_000;
 const NEW: [u32; SERVERS] = [50, 30, 20];
 const HOUR_MS: u64 = 3_600_000;
-/// When the weights change: all that comes is as it is in the long run.
+/// When the weights change: the arrivals are in their steady state.
 const CHANGE_H: u64 = 4 * 24;
-/// For how long it is looked at from then on.
+/// How long the effect is measured.
 const HOURS: u64 = 4 * 24;
-/// How long before it comes into the domain an instance was created, at most.
+/// The longest time between creation and arrival in the domain.
 const WAY_H: u64 = 48;
 
 #[derive(Debug, Serialize)]
@@ -33,13 +33,13 @@ struct Figure {
     figure: &'static str,
     active: usize,
     mean_retention_hours: f64,
-    /// Instances that keep the old weights by name, of the active ones: as the paper lays the
-    /// intervals out, and as the product does.
+    /// Active instances that keep the old weights by exception: with the paper's intervals, and
+    /// with the product's.
     exceptions_contiguous: usize,
     exceptions_ours: usize,
     exceptions_contiguous_pct: f64,
     exceptions_ours_pct: f64,
-    /// Hours until the load of every server is within 2 points of what is intended.
+    /// Hours until the load of every server is within 2 points of the intended one.
     hours_by_time_stamp: Option<u64>,
     hours_by_exceptions: Option<u64>,
     rows: Vec<Row>,
@@ -51,17 +51,17 @@ struct Row {
     hour: i64,
     algorithm3: [f64; SERVERS],
     algorithm4: [f64; SERVERS],
-    /// Exceptions that are left: those that have ended are forgotten.
+    /// The remaining exceptions: ended instances are forgotten.
     exceptions: usize,
 }
 
-/// An instance on its way, and then in the domain.
+/// An instance in transit, and then in the domain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Stay {
     leaves: u64,
     id: InstanceId,
     kind: usize,
-    /// Where it is under Algorithm 3, and under 4.
+    /// Its server under Algorithm 3, and under 4.
     servers: [usize; 2],
 }
 
@@ -105,7 +105,7 @@ fn figure(active: u32) -> Figure {
         while (arrival as u64) < end {
             let now = arrival as u64;
             let (kind, front) = (kind(&mut dice), dice.below(SERVERS));
-            // Where it comes from is another domain: the moment of its creation is in its id.
+            // It comes from another domain: the moment of its creation is in its id.
             let age = (dice.unit() * (WAY_H * HOUR_MS) as f64) as u64;
             count += 1;
             let created = (now + WAY_H * HOUR_MS).saturating_sub(age);
@@ -125,7 +125,7 @@ fn figure(active: u32) -> Figure {
             figure.rows.push(row(hour, &stays, &chains[1]));
         }
         if hour == 0 {
-            // All moments lie as much later as the oldest instance was under way.
+            // All moments are shifted by the age of the oldest instance in transit.
             let now = end + WAY_H * HOUR_MS;
             figure.change(&stays, &mut chains, &new, now);
         }

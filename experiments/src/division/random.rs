@@ -1,4 +1,4 @@
-//! Numbers that look random, the same in every run of the same seed.
+//! Pseudorandom numbers, the same in every run of the same seed.
 
 /// SplitMix64.
 #[derive(Clone, Debug)]

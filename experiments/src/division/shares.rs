@@ -7,7 +7,7 @@ use super::simulation::{MEAN_STAY_H, Outcome, SERVERS, Setting, Way, YEAR_H, int
 use super::{folder, mean, rounded, write};
 use crate::plot::{self, Bar, Group};
 
-/// How many are active at a time, on average.
+/// The average numbers of active instances.
 const ACTIVE: [u32; 4] = [10, 100, 1_000, 10_000];
 const RUNS: u64 = 10;
 /// Every server of the domain starts instances.
@@ -20,7 +20,7 @@ struct Figure {
     hours: f64,
     mean_retention_hours: f64,
     rows: Vec<Row>,
-    /// Ways that the product does not have.
+    /// Placements that the product does not have.
     compared: Vec<Row>,
 }
 
@@ -37,9 +37,9 @@ pub(super) struct Row {
     pub(super) average_ci_pct: f64,
     pub(super) max_dev_pct: f64,
     pub(super) min_dev_pct: f64,
-    /// The furthest that its share of the load just then was from the intended one, in any run.
+    /// The largest deviation of its current share of the load from the intended one, in any run.
     pub(super) max_share_dev_pct: f64,
-    /// The same, the mean of all runs.
+    /// The same, as the mean of all runs.
     pub(super) mean_share_dev_pct: f64,
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn run(json: bool) -> Result<()> {
     Ok(())
 }
 
-/// The rows of all ways and servers.
+/// The rows of all placements and servers.
 pub(super) fn rows_of(active: u32, runs: u64, hours: f64, fronts: usize) -> Vec<Row> {
     let seeds = (0..runs).map(|run| u64::from(active) << 32 | run);
     let outcomes: Vec<Outcome> =
@@ -208,7 +208,7 @@ mod tests {
                     assert!(many.0 < few.0 && many.1 < few.1 && many.2 < few.2, "{few:?} {many:?}");
                 }
             }
-            // One server has more than the whole domain has on average.
+            // One server has more than the average of the whole domain.
             let most = of(&rows, 10, placement).map(|r| r.intended * (1.0 + r.max_dev_pct / 100.0));
             assert!(most.fold(0.0, f64::max) > 100.0);
         }

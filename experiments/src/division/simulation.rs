@@ -1,8 +1,7 @@
 //! The paper's simulation of one domain: instances of several types come, stay and go.
 //!
-//! All ways to choose a server see the same instances at the same moments. The production placement
-//! decides, over ids as the server draws them; the ways that the product does not have are here only
-//! to be compared with.
+//! All placements get the same instances at the same moments. The production placement decides, with
+//! ids as the server generates them; the other placements are here only for comparison.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,26 +17,25 @@ pub(super) const TYPES: usize = 4;
 /// Of all that start, in percent.
 const STARTS: [u32; TYPES] = [30, 25, 20, 25];
 pub(super) const LOADS: [u32; TYPES] = [1, 3, 2, 4];
-/// The mean times that types stay are to each other as these; each stays from half to one and a
-/// half of its own.
+/// The ratio of the mean stays by type; each stays from half to one and a half of its own.
 const STAYS: [f64; TYPES] = [10.0, 20.0, 15.0, 30.0];
-/// What all stay for on average.
+/// The mean stay of all types.
 pub(super) const MEAN_STAY_H: f64 = 8.9;
 const HOUR_MS: f64 = 3_600_000.0;
 pub(super) const YEAR_H: f64 = 365.0 * 24.0;
 
-/// How a server is chosen for an instance.
+/// How the server of an instance is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// Production placement over a plain hash of the id.
     Hash,
-    /// Production placement over the spread that ids are drawn with.
+    /// Production placement with the spreads of generated ids.
     Ours,
-    /// By dice: branches of one instance may come to different servers.
+    /// At random: branches of one instance may get different servers.
     Random,
-    /// By turns at each server that starts instances, by type; likewise.
+    /// Round-robin at each server that starts instances, by type; likewise.
     Turns,
-    /// Whoever has the least for its weight: needs a message for every instance.
+    /// The server with the least load for its weight: needs a message for every instance.
     Least,
 }
 
@@ -56,21 +54,21 @@ impl Way {
     }
 }
 
-/// What a run is about.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
-    /// How many are active at a time, on average.
+    /// The average number of active instances.
     pub(super) active: u32,
     pub(super) hours: f64,
-    /// How many servers start instances: each draws by sequences of its own.
+    /// The number of servers that start instances: each has its own sequences.
     pub(super) fronts: usize,
     pub(super) seed: u64,
 }
 
-/// What came out for each way.
+/// The measures of each placement.
 pub(super) type Outcome = [Measured; Way::ALL.len()];
 
-/// What was measured of one way to choose.
+/// The measures of one placement.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measured {
     pub(super) servers: [Extremes; SERVERS],
@@ -88,7 +86,7 @@ pub(super) struct Extremes {
     sum: f64,
     max: u32,
     min: u32,
-    /// The furthest that its share of the load was from the intended one, in percent of that.
+    /// The largest deviation of its share of the load from the intended one, in percent of that.
     pub(super) share_dev: f64,
 }
 
@@ -98,7 +96,7 @@ impl Default for Extremes {
     }
 }
 
-/// What is shown of a server: shares of the average load of the domain, in percent.
+/// The shown values of a server: shares of the average load of the domain, in percent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
     pub(super) average: f64,
@@ -131,7 +129,7 @@ fn shown(extremes: &Extremes, server: usize, total: f64) -> Shown {
     }
 }
 
-/// Who is there just now, under one way to choose.
+/// The present instances, under one placement.
 #[derive(Clone, Copy, Default)]
 struct Present {
     /// Load by type and server.
@@ -157,7 +155,7 @@ pub(super) fn kind(dice: &mut Random) -> usize {
     found.unwrap_or(0)
 }
 
-/// The gap to the next arrival, in milliseconds, where so many are to be active on average.
+/// The time to the next arrival, in milliseconds, for an average number of active instances.
 pub(super) fn gap(active: u32, dice: &mut Random) -> f64 {
     -(1.0 - dice.unit()).ln() * MEAN_STAY_H * HOUR_MS / f64::from(active)
 }
@@ -170,7 +168,7 @@ pub(super) fn layout(of: [u32; SERVERS]) -> Layout {
     Layout::first(&weights(of)).unwrap_or_else(|| Layout::whole(ServerId(0)))
 }
 
-/// Draws ids as servers do that start instances.
+/// Generates ids like servers that start instances.
 pub(super) struct Fronts {
     sequences: Vec<[Sequence; TYPES]>,
 }
@@ -198,7 +196,7 @@ impl Fronts {
     }
 }
 
-/// Turns taken by weight: whoever is furthest behind its share.
+/// Weighted round-robin: the server furthest behind its share.
 #[derive(Clone, Copy, Default)]
 struct Turns([i64; SERVERS]);
 
@@ -221,7 +219,7 @@ struct Choosers {
 }
 
 impl Choosers {
-    /// The server for an instance, by every way.
+    /// The server for an instance, by every placement.
     fn choose(
         &mut self,
         id: InstanceId,
@@ -249,7 +247,7 @@ impl Choosers {
     }
 }
 
-/// One run. What happens before everything has been left once counts for nothing.
+/// One run. The warm-up, until every initial instance has left, does not count.
 pub(super) fn simulate(setting: Setting) -> Outcome {
     let mut dice = Random::new(setting.seed);
     let mut fronts = Fronts::new(setting.fronts, &mut dice);
@@ -308,7 +306,7 @@ impl Measured {
     }
 }
 
-/// Counts loads that lasted for a part of the time; answers what they add to the average.
+/// Counts loads that lasted for a part of the time; returns their part of the average.
 fn count(extremes: &mut [Extremes; SERVERS], loads: &[u32; SERVERS], part: f64) -> f64 {
     let total: u32 = loads.iter().sum();
     for (server, (extremes, load)) in extremes.iter_mut().zip(loads).enumerate() {

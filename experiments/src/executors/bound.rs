@@ -1,10 +1,10 @@
-//! The least time that any assignment of what was drawn can take.
+//! The least time of any assignment.
 
 use legwork_testbed::bound;
 
 use super::drawn::Drawn;
 
-/// What nobody can be faster than.
+/// The lower bound of the makespan.
 pub(super) fn of(drawn: &Drawn) -> f64 {
     bound::least(&drawn.speeds, &drawn.work()).max(drawn.last_arrival())
 }

@@ -1,5 +1,5 @@
-//! Figures 8 and 9: one run in which executor 2 dies; what all executors have, and how often tasks
-//! were taken from the dead one.
+//! Figures 8 and 9: one run in which executor 2 dies; the queues of all executors, and the retries
+//! of the dead one's tasks.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -12,7 +12,7 @@ use crate::division::folder;
 use crate::plot::{self, Curve, SeriesLabelPosition};
 
 const TIMEOUT: f64 = 1_000.0;
-/// The run that is shown, as the paper shows one of its.
+/// The shown run; the paper shows one as well.
 const SEED: u64 = 0;
 const POLICIES: [&str; 4] = ["none", "capability", "timeout", "ours"];
 

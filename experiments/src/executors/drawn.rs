@@ -1,7 +1,7 @@
-//! What is left to chance: speeds where the paper gives means, and the sizes of all tasks.
+//! Random inputs: speeds for which the paper gives means, and the sizes of all tasks.
 //!
-//! Invariant: it follows from the case, the number of processes and the seed alone, so that all policies
-//! have the same to do.
+//! Invariant: they follow from the case, the number of processes and the seed alone, so that all
+//! policies have the same work.
 
 use legwork_schedule::Dice;
 
@@ -10,15 +10,15 @@ use super::{EXECUTORS, KINDS};
 pub(super) const ENGINES: usize = 2;
 /// The steps between two processes of an engine.
 pub(super) const INTERVAL: f64 = 10.0;
-/// Sizes are drawn from one to this, if nothing else is said.
+/// The largest random size, by default; the smallest is one.
 pub(super) const SIZE_MAX: usize = 100;
-/// Not a table of the paper: every speed is drawn, as in its experiments with failures.
+/// Not a table of the paper: every speed is random, as in its experiments with failures.
 pub(super) const RANDOM: u8 = 6;
 
-/// How many units of a type an executor does in a step.
+/// The units of a type that an executor does in a step.
 pub(super) type Speeds = [[f64; EXECUTORS]; KINDS];
 
-/// Table 1: everybody is good at something else.
+/// Table 1: each executor is good at another type.
 const TABLE_1: Speeds = [
     [10.0, 2.0, 4.0, 4.0, 5.0, 5.0],
     [4.0, 5.0, 4.0, 10.0, 4.0, 1.0],
@@ -40,7 +40,7 @@ impl Drawn {
         Self::with_sizes(case, processes, seed, SIZE_MAX)
     }
 
-    /// With sizes from one to so much.
+    /// With sizes from one to `size_max`.
     pub(super) fn with_sizes(case: u8, processes: u32, seed: u64, size_max: usize) -> Self {
         let mut dice = Dice::new(seed << 8 | u64::from(case));
         let speeds = speeds(case, &mut dice);
@@ -49,7 +49,7 @@ impl Drawn {
         Self { seed, speeds, sizes }
     }
 
-    /// How many units there are of each type.
+    /// The units of work of each type.
     pub(super) fn work(&self) -> [f64; KINDS] {
         let mut work = [0.0; KINDS];
         for (kind, size) in self.sizes.iter().flatten().flat_map(|sizes| sizes.iter().enumerate()) {
@@ -58,13 +58,13 @@ impl Drawn {
         work
     }
 
-    /// When the last process comes: nothing can be over before.
+    /// When the last process arrives: no run ends before.
     pub(super) fn last_arrival(&self) -> f64 {
         self.sizes[0].len().saturating_sub(1) as f64 * INTERVAL
     }
 }
 
-/// The tables of the paper. Of tables 2 to 4 it gives the means: what is off by one unit is drawn.
+/// The tables of the paper. For tables 2 to 4 it gives means: deviations of one unit are random.
 fn speeds(case: u8, dice: &mut Dice) -> Speeds {
     let mut around = |means: [f64; EXECUTORS]| -> Speeds {
         [(); KINDS].map(|()| means.map(|mean| mean - 1.0 + dice.below(3) as f64))

@@ -1,4 +1,4 @@
-//! Figure 7: an executor dies in the middle; how much is lost depends on how long it is waited for.
+//! Figure 7: an executor dies in the middle; the loss depends on the time-out.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -9,13 +9,13 @@ use super::{Drawn, Outcome, RUNS, Setting, chooser, mean, policies, run as simul
 use crate::division::{folder, rounded};
 use crate::plot::{self, Curve, SeriesLabelPosition};
 
-/// The tables of the paper, and speeds drawn at random.
+/// The tables of the paper, and random speeds.
 const CASES: std::ops::RangeInclusive<u8> = 1..=RANDOM;
 pub(super) const PROCESSES: u32 = 200;
 /// Executor 2 dies at this step.
 pub(super) const DEAD: usize = 1;
 pub(super) const DIES_AT: f64 = 2_000.0;
-/// How the run is set up, and the file that has what came of it.
+/// The setting, and the file with its results.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Variant {
     pub(super) size_max: usize,
@@ -24,10 +24,10 @@ pub(super) struct Variant {
     of: &'static str,
 }
 
-/// Sizes as in the other figures; what was given to another one is done all the same.
+/// Sizes as in the other figures; tasks that were reassigned are done nevertheless.
 pub(super) const KEPT: Variant =
     Variant { size_max: SIZE_MAX, cancels: false, file: "failing", of: "" };
-/// Smaller tasks, and whoever is told that a task was given to another one drops it.
+/// Smaller tasks, and executors drop reassigned tasks.
 pub(super) const CANCELLED: Variant =
     Variant { size_max: 60, cancels: true, file: "cancelled", of: ", sizes to 60, cancelled" };
 /// Time-outs, in hundreds of steps.
@@ -47,10 +47,10 @@ struct Row {
     case: u8,
     timeout: u32,
     policy: &'static str,
-    /// Of the runs that came to an end.
+    /// Of the runs that ended.
     mean_steps: Option<f64>,
     ci95: Option<f64>,
-    /// How many did.
+    /// The number of runs that ended.
     finished: usize,
 }
 
@@ -137,7 +137,7 @@ fn outcomes(variant: Variant, case: u8, policy: &str, setting: Setting, runs: u6
 fn draw(variant: Variant, rows: &[Row], five: &[Five]) -> Result<()> {
     let curve = |name: &'static str| {
         let own = rows.iter().filter(|row| row.case == RANDOM && row.policy == name);
-        // Means of the lucky ones are not drawn.
+        // Means over a part of the runs are not plotted.
         let whole = |row: &Row| row.mean_steps.filter(|_| row.finished as u64 == RUNS);
         Curve { name, values: own.map(|row| whole(row).unwrap_or(f64::NAN)).collect() }
     };

@@ -26,7 +26,7 @@ use self::policies::chooser;
 use self::world::{Outcome, Setting, run};
 use crate::division::{folder, rounded, write};
 
-/// Executors and types of activities; a process is one of each type, one after the other.
+/// Executors and types of activities; a process has one activity of each type, in sequence.
 const EXECUTORS: usize = 6;
 const KINDS: usize = 5;
 const CASES: std::ops::RangeInclusive<u8> = 1..=5;
@@ -34,7 +34,7 @@ const CASES: std::ops::RangeInclusive<u8> = 1..=5;
 const PROCESSES: u32 = 1_000;
 const RUNS: u64 = 20;
 
-/// A policy where nothing fails, the mean of some runs.
+/// The mean of some runs under a policy without failures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Row {
     case: u8,
@@ -42,11 +42,11 @@ struct Row {
     processes: u32,
     mean_steps: f64,
     ci95: f64,
-    /// What no assignment can be faster than: the fluid one, and the last arrival.
+    /// The bound on any assignment: the fluid one, and the last arrival.
     bound: f64,
 }
 
-/// All of these policies under the same tasks.
+/// The rows of all these policies with the same tasks.
 fn rows(case: u8, processes: u32, policies: &[&'static str], runs: u64) -> Vec<Row> {
     let drawn: Vec<Drawn> = (0..runs).map(|seed| Drawn::new(case, processes, seed)).collect();
     let bounds: Vec<f64> = drawn.iter().map(bound::of).collect();
@@ -67,8 +67,8 @@ const T: [f64; 19] = [
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093,
 ];
 
-/// The mean of some values and half the width of its 95 % confidence interval, of which one value says
-/// nothing.
+/// The mean of some values and half the width of its 95 % confidence interval, which needs more than
+/// one value.
 pub(crate) fn mean(values: &[f64]) -> (f64, Option<f64>) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;

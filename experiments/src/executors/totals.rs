@@ -7,7 +7,7 @@ use super::{CASES, PROCESSES, RUNS, Row, policies, rows, tell};
 use crate::division::folder;
 use crate::plot::{self, Bar, Group};
 
-/// What is drawn, of all that is written.
+/// The plotted policies.
 const SHOWN: [&str; 5] = ["random", "round-robin", "oxthas-1", "oxthas-3", "ours"];
 
 #[derive(Debug, Serialize)]
@@ -36,7 +36,7 @@ pub(super) fn csv(rows: &[Row]) -> String {
     csv
 }
 
-/// Some of the policies in all cases, in percent of the slowest shown.
+/// Some of the policies in all cases, in percent of the slowest one.
 pub(super) fn draw(
     path: &std::path::Path,
     title: &str,

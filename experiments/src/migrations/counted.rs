@@ -1,8 +1,8 @@
 //! One run of the scenario on the production sites, counted as the paper counts.
 //!
-//! Invariant: what is counted is what was said. An entry is an activity that ended: its start and its
+//! Invariant: the counts are of sent messages. An entry is an activity that ended: its start and its
 //! end are one entry, as in the paper. The beginning of the instance and the decisions of the loop,
-//! which the paper does not count, are counted apart.
+//! which the paper does not count, are counted separately.
 
 use std::collections::BTreeSet;
 
@@ -18,18 +18,18 @@ use super::scenario::{
     AGENTS, DOMAINS, LARGE, LARGE_BYTES, SOURCE, TARGET, definition, organisation, topology,
 };
 
-/// What was said about the migrations `M2`.
+/// The counts of the migrations `M2`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     /// Entries of activities, migration by migration.
     pub(crate) entries: Vec<u32>,
-    /// The beginning and decisions, which travel too.
+    /// The beginning and decisions, which are transferred too.
     pub(crate) others: u32,
-    /// Ids of last activities that the target told.
+    /// Ids of last activities that the target sent.
     pub(crate) ids: u32,
-    /// Bytes of large elements that went to the target, migration by migration.
+    /// Bytes of large elements sent to the target, by migration.
     pub(crate) large: Vec<u64>,
-    /// The same if all there are went along each time.
+    /// The same if all large elements were transferred each time.
     pub(crate) large_whole: Vec<u64>,
     /// The large elements that have been written so far.
     written: BTreeSet<String>,
@@ -75,7 +75,7 @@ impl Run {
         answer.map_err(anyhow::Error::msg)
     }
 
-    /// Everybody does what there is to do; answers whether there was anything.
+    /// All agents do their items; returns whether there were any.
     fn work(&mut self) -> Result<bool> {
         let mut worked = false;
         for (server, agent) in AGENTS.iter().enumerate() {
@@ -85,7 +85,7 @@ impl Run {
             let Answer::Worklist(list) = self.ask(server, Request::Worklist(list))? else {
                 bail!("the server gives no worklist");
             };
-            // The list shows what there is to do at the other servers, too.
+            // The list also has the items of the other servers.
             let here = format!("{}-1", DOMAINS[usize::from(server)]);
             let is_here = |item: &ItemInfo| item.server.as_deref().is_none_or(|at| at == here);
             for item in list.items.into_iter().filter(is_here) {
@@ -134,7 +134,7 @@ impl Counted {
     }
 }
 
-/// What a step writes: a scan of its own round, or the number of the round.
+/// The outputs of a step: a scan of its own round, or the number of the round.
 fn written(item: &ItemInfo) -> Data {
     let round = item.activity.iteration.0.last().map_or(0, |round| round + 1);
     let step: &str = &item.activity.step;

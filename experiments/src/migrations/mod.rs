@@ -1,4 +1,4 @@
-//! What ten migrations into a loop send: section 6 of "Effiziente Übertragung von
+//! The traffic of ten migrations into a loop: section 6 of "Effiziente Übertragung von
 //! Prozessinstanzdaten in verteilten Workflow-Management-Systemen".
 
 mod counted;
@@ -15,12 +15,12 @@ use serde::Serialize;
 use crate::plot::{self, Curve, SeriesLabelPosition};
 use counted::{Counted, count};
 
-/// What the paper takes for an entry, and for the id of an activity.
+/// The paper's sizes of an entry, and of an activity's id.
 const ENTRY_BYTES: u32 = 200;
 const ID_BYTES: u32 = 8;
 const MB: u64 = 1_000_000;
 
-/// The figures of the paper, as they come out here.
+/// The figures of the paper, as reproduced here.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Figure {
     entries_full: u32,
@@ -30,7 +30,7 @@ struct Figure {
     others_optimised: u32,
     /// One with each migration, as the paper charges.
     ids: u32,
-    /// Those really told: in the first round the target knows nothing.
+    /// Those really sent: in the first round the target knows nothing.
     ids_told: u32,
     bytes_full: u32,
     bytes_optimised: u32,
@@ -38,15 +38,15 @@ struct Figure {
     large_mb_optimised: u64,
 }
 
-/// What went over the sockets between real servers.
+/// The traffic on the sockets between real servers.
 #[derive(Debug, Serialize)]
 struct Wired {
     #[serde(flatten)]
     figure: Figure,
-    /// All ten migrations together: frames, TLS and receipts included.
+    /// All ten migrations together: frames, TLS and acknowledgements included.
     wire_bytes_full: u64,
     wire_bytes_optimised: u64,
-    /// Large elements that came to server 3. Each version differs from the one before by a tenth.
+    /// Large elements sent to server 3. Each version differs from the one before by a tenth.
     wire_large_mb: f64,
 }
 
@@ -103,7 +103,7 @@ impl Runs {
         }
     }
 
-    /// What was sent in each round.
+    /// The traffic of each round.
     fn csv(&self) -> String {
         let mut text =
             String::from("round,entries_full,entries_optimised,large_mb_full,large_mb_optimised\n");

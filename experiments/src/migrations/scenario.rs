@@ -6,9 +6,9 @@ use std::sync::Arc;
 use legwork_model::id::{DomainId, ServerId};
 use legwork_placement::{Domain, Server, Topology, Transfer};
 
-/// How often the loop goes round.
+/// The number of loop iterations.
 pub(crate) const ROUNDS: u32 = 10;
-/// Large elements of the process, and how many bytes each has.
+/// Large elements of the process, and their size.
 pub(crate) const LARGE: usize = 5;
 pub(crate) const LARGE_BYTES: u64 = 5_000_000;
 
@@ -18,11 +18,11 @@ pub(crate) const DOMAINS: [&str; 4] = ["clinic", "ward", "imaging", "lab"];
 pub(crate) const SOURCE: u16 = 1;
 pub(crate) const TARGET: u16 = 2;
 
-/// Who does a step where.
+/// The performers by server.
 pub(crate) const AGENTS: [&str; 4] = ["ann", "ben", "cleo", "dan"];
 
-/// Before the loop five scans are made. Of these `c` reads three, and in every round `b` and `d`
-/// make one of the three anew.
+/// Before the loop five scans are made. `c` reads three of these, and in every round `b` and `d`
+/// replace one of the three.
 pub(crate) fn definition() -> String {
     let mut text = String::from("process: treatment\ndata:\n  round: int\n");
     for scan in 1..=LARGE {
@@ -50,7 +50,7 @@ pub(crate) fn definition() -> String {
     text
 }
 
-/// The same without the scans: what goes over a link then is the case itself.
+/// The same without the scans: then a link carries only the case itself.
 pub(crate) fn definition_without_scans() -> String {
     let all = definition();
     let kept = all.lines().filter(|line| !line.contains("scan"));

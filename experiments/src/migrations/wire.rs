@@ -1,8 +1,8 @@
-//! The same run on real servers over loopback: what the sockets between servers 2 and 3 carry.
+//! The same run on real servers over loopback: the traffic on the sockets between servers 2 and 3.
 //!
-//! Invariant: counted is what went over the link from the moment before the last step of `b` is
-//! reported until server 3 has taken the case and server 2 knows it: frames, TLS records and receipts
-//! included. What else a link carries in that moment, such as a sign of life, counts too.
+//! Invariant: counted is the traffic of the link from before the last step of `b` is reported until
+//! server 3 has accepted the case and server 2 has the acknowledgement: frames and TLS records
+//! included. Other traffic in that interval, such as a ping, counts too.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
@@ -28,15 +28,15 @@ const VALID: Duration = Duration::from_secs(86_400);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// No step takes nearly as long.
 const LOOKS_MAX: u32 = 30_000;
-/// What differs between a scan and the next version of it.
+/// The bytes that change between two versions of a scan.
 const CHANGED_BYTES: usize = 500_000;
 
-/// What the sockets carried.
+/// The traffic on the sockets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Wire {
     /// Of all `M2` together, in both directions.
     bytes: u64,
-    /// Large elements that came to server 3, with all that was said about them.
+    /// Large elements sent to server 3, with all messages about them.
     large: u64,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn case_bytes(transfer: Transfer) -> Result<u64> {
     Ok(measure(transfer, false)?.bytes)
 }
 
-/// Bytes of large elements that came to server 3.
+/// Bytes of large elements sent to server 3.
 pub(crate) fn large_bytes(transfer: Transfer) -> Result<u64> {
     Ok(measure(transfer, true)?.large)
 }
@@ -129,7 +129,7 @@ struct Hospital {
 }
 
 impl Hospital {
-    /// Reports a step as soon as it is there to be done.
+    /// Completes a step as soon as it is open.
     async fn done(
         &mut self,
         place: usize,
@@ -182,7 +182,7 @@ impl Hospital {
         Ok(Data::from([(format!("scan{scan}"), file)]))
     }
 
-    /// All that servers 2 and 3 have exchanged.
+    /// All bytes between servers 2 and 3.
     async fn link_bytes(&self) -> Result<u64> {
         let link = self.link().await?;
         Ok(link.sent.socket + link.received.socket)
@@ -205,7 +205,7 @@ impl Hospital {
     }
 }
 
-/// Bytes that nothing can be left out of: the same for the same seed.
+/// Incompressible bytes: the same for the same seed.
 fn noise(seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let word = std::iter::repeat_with(move || {

@@ -1,4 +1,4 @@
-//! The gate, the same on a desk and in CI: nothing lands that does not pass it.
+//! The gate, the same locally and in CI: every commit must pass it.
 
 use std::process::Command;
 use std::time::Instant;
@@ -10,13 +10,13 @@ use crate::{cargo, cargo_with, measured, prepare, program};
 /// Seeds of the bounded simulation that are the same for every commit.
 const SEEDS: &str = "200";
 const SEEDS_LONG: &str = "20000";
-/// Seeds that differ from commit to commit, so that the gate also sees runs nobody has seen before.
+/// Seeds that differ from commit to commit, so that the gate also runs new ones.
 const SEEDS_FRESH: &str = "50";
-/// Where fresh seeds begin in a folder that git knows nothing of.
+/// The first fresh seed in a folder that is no git checkout.
 const FRESH_WITHOUT_COMMIT: u64 = 1_000_000;
-/// Cases of each random test that has no number of its own; the others go up in proportion.
+/// Cases of each random test without a number of its own; the others are scaled.
 const CASES_LONG: &str = "20000";
-/// How often a real server under load is killed.
+/// The number of kills of a real server under load.
 const KILLS_LONG: &str = "200";
 const KILLS_SHARED: &str = "50";
 
@@ -59,7 +59,7 @@ pub(crate) fn run(long: bool) -> Result<()> {
     Ok(())
 }
 
-/// The tests of `sdk/python`, with nothing but the standard library; a warning is a failure.
+/// The tests of `sdk/python`, with only the standard library; a warning is a failure.
 fn python() -> Result<()> {
     let status = Command::new("python3")
         .args(["-W", "error", "-m", "unittest", "discover", "--quiet"])
@@ -81,7 +81,7 @@ fn fresh_seeds() -> Result<()> {
     program("legwork-sim", "legwork-sim", &[], &arguments)
 }
 
-/// The hash of the commit that is checked out, if this is a checkout of git.
+/// The hash of the checked-out commit, if this is a git checkout.
 fn commit() -> Option<String> {
     let output = Command::new("git")
         .args(["rev-parse", "HEAD"])
@@ -92,7 +92,7 @@ fn commit() -> Option<String> {
     output.status.success().then_some(hash)
 }
 
-/// A number beyond the seeds that every run has anyway, from the first digits of a commit's hash.
+/// A number beyond the fixed seeds, from the first digits of a commit's hash.
 fn first_fresh_seed(hash: &str) -> u64 {
     let digits = hash.get(..10).and_then(|digits| u64::from_str_radix(digits, 16).ok());
     digits.map_or(FRESH_WITHOUT_COMMIT, |number| FRESH_WITHOUT_COMMIT + number)

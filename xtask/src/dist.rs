@@ -1,24 +1,24 @@
-//! `cargo xtask dist`: the program as it is handed on, and its debug info in a file of its own.
+//! `cargo xtask dist`: the program for distribution, with its debug info in a separate file.
 //!
-//! Invariant: both come from one link, so that what the one says of an address holds for the other.
+//! Invariant: both come from one link, so that addresses match.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// Built with this, the program still has all that is stripped from releases.
+/// Built with this profile, the program still has everything that is stripped from releases.
 const PROFILE: &str = "dist";
 
 pub(crate) fn run() -> Result<()> {
     super::cargo(&["build", "--profile", PROFILE, "--package", "legwork-cli"])?;
-    // The program that was built stays as it is: cargo takes it for fresh the next time.
+    // The built program is not changed: cargo takes it for fresh the next time.
     let built = target().join(PROFILE).join("legwork");
     let package = target().join(PROFILE).join("package");
     std::fs::create_dir_all(&package).with_context(|| package.display().to_string())?;
     let (program, debug) = (package.join("legwork"), package.join("legwork.debug"));
     run_tool(objcopy().arg("--only-keep-debug").args([&built, &debug]))?;
-    // The program names the file: debuggers look for it beside the program.
+    // The program names the file: debuggers look for it next to the program.
     let mut link = std::ffi::OsString::from("--add-gnu-debuglink=");
     link.push(&debug);
     run_tool(objcopy().arg("--strip-all").arg(link).args([&built, &program]))?;
@@ -33,7 +33,7 @@ fn objcopy() -> Command {
     Command::new("objcopy")
 }
 
-/// Where cargo puts what it builds.
+/// The target folder of cargo.
 fn target() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)

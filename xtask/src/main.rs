@@ -35,7 +35,7 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Kills a real server over and over under load, now and then stops it: `--kills N`; with
+    /// Kills a real server repeatedly under load, sometimes stops it: `--kills N`; with
     /// `--store postgres` its database too.
     Crash {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -80,14 +80,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// The benchmark program drives the released server, so that one is built along.
+/// The benchmark program drives the released server, so that one is built too.
 fn measured(first: &[&str], arguments: &[String]) -> Result<()> {
     prepare::tools()?;
     cargo(&["build", "--release", "--quiet", "--package", "legwork-cli"])?;
     program("legwork-bench", "legwork-bench", first, arguments)
 }
 
-/// Builds and runs one of our programs, optimised.
+/// Builds and runs a workspace program, optimised.
 fn program(package: &str, binary: &str, first: &[&str], arguments: &[String]) -> Result<()> {
     let mut all = vec!["run", "--release", "--quiet", "--package", package, "--bin", binary, "--"];
     all.extend(first);
@@ -95,12 +95,12 @@ fn program(package: &str, binary: &str, first: &[&str], arguments: &[String]) ->
     cargo(&all)
 }
 
-/// Runs cargo in the project's folder and fails if it does.
+/// Runs cargo in the project's folder; fails if cargo fails.
 fn cargo(arguments: &[&str]) -> Result<()> {
     cargo_with(arguments, &[])
 }
 
-/// The one that runs us.
+/// The cargo that runs this program.
 fn cargo_program() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }

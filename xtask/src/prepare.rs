@@ -1,17 +1,17 @@
-//! What a fresh Debian machine with Rust on it lacks: installed when we may, named otherwise.
+//! Tools that a fresh Debian machine with Rust lacks: installed if possible, otherwise named.
 //!
-//! Invariant: nothing that is there is touched, and a failure says what to type next.
+//! Invariant: existing tools are not touched, and a failure says what to type next.
 
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
 
-/// A command we need and the Debian package that brings it.
+/// A required command and its Debian package.
 type Tool = (&'static str, &'static str);
 
 /// For all tests. `mount` gives a test a disk that can be filled, `ip` gives sites a network of their
 /// own, `postgres` is started privately by each test, `python3` runs the tests of the executor in Python;
-/// `kill` is the shell's own.
+/// `kill` is a shell builtin.
 const TOOLS: [Tool; 7] = [
     ("git", "git"),
     ("cc", "build-essential"),
@@ -21,7 +21,7 @@ const TOOLS: [Tool; 7] = [
     ("postgres", "postgresql"),
     ("python3", "python3"),
 ];
-/// Where Debian puts what is not for everybody's path, with a folder for each version.
+/// Where Debian puts programs outside of the path, with a folder for each version.
 const VERSIONED: &str = "/usr/lib/postgresql";
 /// Counts the instructions of the engine.
 const VALGRIND: Tool = ("valgrind", "valgrind");
@@ -34,7 +34,7 @@ pub(crate) fn tools() -> Result<()> {
     install(&TOOLS)
 }
 
-/// The toolchain stays the one that is installed; only its missing parts are added.
+/// The installed toolchain stays; only its missing components are added.
 pub(crate) fn components() -> Result<()> {
     let missing: Vec<&str> = COMPONENTS
         .into_iter()
@@ -57,7 +57,7 @@ pub(crate) fn components() -> Result<()> {
     Ok(())
 }
 
-/// What the benchmark of these arguments needs beyond the tests.
+/// The tools that the benchmark of these arguments needs in addition.
 pub(crate) fn benchmark(arguments: &[String]) -> Result<()> {
     install(&needed(arguments))
 }
@@ -96,7 +96,7 @@ fn install(tools: &[Tool]) -> Result<()> {
     Ok(())
 }
 
-/// Runs it without its output; a program that is not there does not succeed.
+/// Runs a program without its output; a missing program does not succeed.
 fn succeeds(program: &str, arguments: &[&str]) -> bool {
     Command::new(program)
         .args(arguments)

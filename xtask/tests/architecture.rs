@@ -1,14 +1,14 @@
-//! The arrows between crates, as Cargo sees them.
+//! The dependencies between crates, as Cargo sees them.
 //!
-//! Only what is listed here may be depended on: a new arrow, or a new guest in a pure crate, is a
-//! decision to be taken, not an accident.
+//! Only listed dependencies are allowed: a new arrow, or a new external dependency of a pure crate,
+//! is a decision, not an accident.
 
 #![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-/// Our crates, and which of our crates each may use.
+/// The workspace crates, and their allowed dependencies on each other.
 const ARROWS: [(&str, &[&str]); 19] = [
     ("legwork-model", &[]),
     ("legwork-engine", &["legwork-model"]),
@@ -100,10 +100,10 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("xtask", &[]),
 ];
 
-/// Starts databases and executors; nothing that is shipped may use it.
+/// Starts databases and executors; shipped programs must not use it.
 const TESTBED: &str = "legwork-testbed";
 
-/// What a pure crate may use besides our own: no runtime, no clock, no randomness, no files.
+/// The allowed external dependencies of a pure crate: no runtime, no clock, no randomness, no files.
 const PURE: [(&str, &[&str]); 8] = [
     (
         "legwork-model",
@@ -131,12 +131,12 @@ const PURE: [(&str, &[&str]); 8] = [
     ("legwork-site", &["minicbor", "rustc-hash", "serde_json", "thiserror"]),
 ];
 
-/// What the tests of a pure crate may use besides: still nothing with a clock or a socket of its own.
+/// The further dependencies of a pure crate's tests: still without a clock or a socket.
 const PURE_TESTS: [&str; 3] = ["insta", "jsonschema", "proptest"];
 
 #[test]
 fn crates_depend_only_along_the_arrows() {
-    // Tests and build scripts go along the arrows too: what a test may reach, a crate soon does.
+    // Tests and build scripts follow the arrows too: the crate would soon follow its tests.
     let dependencies = dependencies(&[None, Some("dev"), Some("build")]);
     let arrows: BTreeMap<&str, &[&str]> = ARROWS.into_iter().collect();
     for (package, used) in &dependencies {
@@ -144,7 +144,7 @@ fn crates_depend_only_along_the_arrows() {
             .get(package.as_str())
             .unwrap_or_else(|| panic!("{package} is new: give it a place in ARROWS"));
         let ours = used.iter().filter(|name| name.starts_with("legwork-"));
-        // A crate may ask for more of itself in its tests: a feature.
+        // A crate may depend on itself in its tests, for a feature.
         for name in ours.filter(|name| *name != package) {
             assert!(allowed.contains(&name.as_str()), "{package} must not use {name}");
         }

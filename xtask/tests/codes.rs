@@ -1,7 +1,7 @@
-//! The guide's tables of error codes, limits and metrics, held against the sources.
+//! The guide's tables of error codes, limits and metrics, compared with the sources.
 //!
-//! Every refusal is made by one of a few functions, so the codes and their statuses can be read off
-//! the places that call them. A call whose code cannot be seen there fails the test.
+//! Every refusal is created by one of a few functions, so the codes and their statuses can be read
+//! off their calls. A call whose code is not visible there fails the test.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a wrong assumption is a failed test")]
 
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 const GUIDE: &str = "docs/guide/reference.md";
 
-/// What makes refusals, and the status when it is always the same.
+/// The functions that create refusals, and their constant statuses.
 const MAKERS: [(&str, Option<&str>); 8] = [
     ("Refusal::new(", None),
     ("Refusal::not_found(", Some("404")),
@@ -22,7 +22,7 @@ const MAKERS: [(&str, Option<&str>); 8] = [
     ("Self::new(StatusCode::", None),
 ];
 
-/// Names of statuses, and the kinds of refusals of a site that become them.
+/// Names of statuses, and the kinds of a site's refusals that become them.
 const STATUSES: [(&str, &str, &str); 14] = [
     ("400", "BAD_REQUEST", "-"),
     ("401", "UNAUTHORIZED", "Unauthenticated"),
@@ -40,7 +40,7 @@ const STATUSES: [(&str, &str, &str); 14] = [
     ("503", "SERVICE_UNAVAILABLE", "-"),
 ];
 
-/// What no caller of a server can be answered, and why.
+/// Codes that no caller of a server can get, with the reason.
 const NEVER_ANSWERED: [(&str, &str); 8] = [
     ("already_done", "the site answers as it did the first time"),
     ("wrong_definition", "the site gives the definition the instance was started with"),
@@ -75,7 +75,7 @@ fn the_guide_lists_every_metric_and_no_other() {
     let table = page.split("## Metrics").nth(1).unwrap().split("\n## ").next().unwrap();
     let source = ["meters", "figures"].map(|name| {
         let text = without_tests(&read(&format!("crates/server/src/{name}.rs")));
-        // Quotes that are not closed must not make the rest of it look like literals.
+        // An unclosed quote must not turn the rest of the file into literals.
         assert_eq!(text.matches('"').count() % 2, 0, "{name}");
         text
     });
@@ -84,7 +84,7 @@ fn the_guide_lists_every_metric_and_no_other() {
     assert_eq!(metrics(table), metrics(&literals));
 }
 
-/// What the guide says of a limit, and where the source says the same.
+/// The guide's text of a limit, and the place in the sources.
 const REGISTERING: &str = "crates/site/src/executors/registering.rs";
 const LIMITS: [(&str, &str, &str); 65] = [
     (
@@ -314,7 +314,7 @@ fn the_guide_lists_every_limit_as_the_sources_have_it() {
     }
 }
 
-/// Codes and statuses in the table of the guide.
+/// Codes and statuses in the guide's table.
 fn listed() -> Codes {
     let text = std::fs::read_to_string(root().join(GUIDE)).unwrap();
     let table = text.split("## Error codes").nth(1).unwrap().split("\n## ").next().unwrap();
@@ -344,7 +344,7 @@ fn made() -> Codes {
             }
         }
     }
-    // The one refusal with findings, put together in `Refusal::check_failed`.
+    // The one refusal with findings, created in `Refusal::check_failed`.
     codes.insert(("check_failed".to_owned(), "422".to_owned()));
     for (never, why) in NEVER_ANSWERED {
         let before = codes.len();
@@ -354,11 +354,11 @@ fn made() -> Codes {
     codes
 }
 
-/// The codes that one call gives: a literal, or a variable `code` whose values are spelt out
-/// before it in the same function.
+/// The codes of one call: a literal, or a variable `code` whose values are literals before it in
+/// the same function.
 fn codes_of_call(before: &str, call: &str, status: Option<&str>, path: &Path) -> Codes {
     let function = &before[before.rfind("fn ").unwrap_or(0)..];
-    // What only passes on what it was given.
+    // A function that only passes its argument on.
     let signature = function.split('{').next().unwrap_or_default();
     let at_hand: String = call.split('"').next().unwrap_or_default().to_owned();
     let names: Vec<&str> = at_hand.split([',', '(', ')']).map(str::trim).collect();
@@ -416,7 +416,7 @@ fn first_name(text: &str) -> String {
     text.chars().take_while(|c| c.is_alphanumeric()).collect()
 }
 
-/// Literals that are nothing but a lowercase name.
+/// Literals that are a lowercase name.
 fn words(text: &str) -> Vec<String> {
     let literals = text.split('"').skip(1).step_by(2);
     let is_code = |word: &&str| {
@@ -425,7 +425,7 @@ fn words(text: &str) -> Vec<String> {
     literals.filter(is_code).map(str::to_owned).collect()
 }
 
-/// Up to the bracket that closes the call.
+/// Up to the closing bracket of the call.
 fn arguments(call: &str) -> &str {
     let mut depth = 1;
     for (place, c) in call.char_indices() {

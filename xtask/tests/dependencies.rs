@@ -1,6 +1,6 @@
-//! Guests: whose licence is welcome, and that each one invited is really there.
+//! External dependencies: allowed licences, and that each one is used.
 //!
-//! A licence that is new here is a decision to be taken, not an accident.
+//! A new licence is a decision, not an accident.
 
 #![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::Value as Json;
 
-/// Permissive, and in use. Nothing that asks anything of those who use Legwork but a notice.
+/// Permissive, and in use. None of them requires more than a notice from users of Legwork.
 const WELCOME: [&str; 10] = [
     "0BSD",
     "Apache-2.0",
@@ -86,7 +86,7 @@ fn every_dependency_of_a_member_is_spoken_of_in_its_code() {
     assert!(unused.is_empty(), "remove these from the Cargo.toml: {unused:#?}");
 }
 
-/// One of the alternatives, each of its parts.
+/// One of the alternatives, with each of its parts.
 fn is_welcome(licence: &str) -> bool {
     let licence = licence.replace('/', " OR ");
     parts(&licence, " OR ").any(|choice| {
@@ -119,7 +119,7 @@ fn words(licence: &str) -> impl Iterator<Item = &str> {
     licence.split([' ', '/', '(', ')'])
 }
 
-/// Names and licences of everything that is built here.
+/// Names and licences of everything in the build.
 fn licences() -> Vec<(String, String)> {
     let host = output("rustc", &["-vV"]);
     let host = host.lines().find_map(|line| line.strip_prefix("host: ")).unwrap().to_owned();
@@ -146,7 +146,7 @@ fn workspace_dependencies() -> Vec<String> {
     names.map(|(name, _)| name.to_owned()).collect()
 }
 
-/// Those of the members, with their folders.
+/// The manifests of the members, with their folders.
 fn manifests() -> Vec<(PathBuf, String)> {
     let tracked = output("git", &["ls-files", "*Cargo.toml"]);
     let members =

@@ -1,4 +1,4 @@
-//! How programs are built that are handed on.
+//! The build profile of distributed programs.
 
 #![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 

@@ -1,6 +1,6 @@
-//! The house rules a compiler does not know.
+//! Rules that a compiler does not check.
 //!
-//! Each test names the files that break a rule and says how to mend them.
+//! Each test names the files that break a rule and the remedy.
 
 #![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
@@ -112,7 +112,7 @@ fn links(text: &str) -> impl Iterator<Item = String> {
     text.split("](").skip(1).filter_map(|rest| rest.split(')').next()).map(str::to_owned)
 }
 
-/// Whether a file is of the half that decides and does no I/O.
+/// Whether a file is in the pure half, without I/O.
 fn is_pure(path: &str) -> bool {
     let pure = ["model", "engine", "mail", "org", "placement", "plan", "schedule", "site"];
     pure.iter().any(|name| path.starts_with(&format!("crates/{name}/src/")))

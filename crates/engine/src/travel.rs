@@ -74,7 +74,7 @@ impl Travel {
         let gone = peer.waiting.partition_point(|outgoing| outgoing.number <= number);
         let gone: Vec<Outgoing> = peer.waiting.drain(..gone).collect();
         for outgoing in gone {
-            peer.hear(schema, &outgoing.parcel);
+            peer.record_known(schema, &outgoing.parcel);
         }
     }
 
@@ -106,7 +106,7 @@ impl Travel {
     ) {
         let peer = self.peer_mut(from);
         peer.received = number;
-        peer.hear(schema, parcel);
+        peer.record_known(schema, parcel);
     }
 
     /// Whether an order is newer than all before.
@@ -137,7 +137,7 @@ impl Peer {
     }
 
     /// Records how far the other server is known to know the history.
-    fn hear(&mut self, schema: &Schema, parcel: &Parcel) {
+    fn record_known(&mut self, schema: &Schema, parcel: &Parcel) {
         for Passage { source, .. } in parcel.passages() {
             let known =
                 |other: &Activity| source == other || schema.activity_precedes(source, other);

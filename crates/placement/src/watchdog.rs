@@ -156,7 +156,7 @@ impl Watch {
 
     /// Takes the reported load of every server of the domain, in any one unit. To be called often,
     /// and equally often in every part of a window.
-    pub fn hear(
+    pub fn on_loads(
         &mut self,
         policy: &Policy,
         servers: &[Watched],

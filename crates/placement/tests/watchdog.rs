@@ -39,7 +39,9 @@ impl Domain {
         for minute in 1..=minutes {
             self.now = self.now.plus(MINUTE);
             let loads: BTreeMap<ServerId, u64> = (0..).map(ServerId).zip(loads(minute)).collect();
-            if let Some(proposal) = self.watch.hear(&self.policy, &self.servers, &loads, self.now) {
+            if let Some(proposal) =
+                self.watch.on_loads(&self.policy, &self.servers, &loads, self.now)
+            {
                 return Some((minute, proposal));
             }
         }

@@ -417,7 +417,7 @@ impl Bids {
     }
 
     /// A planner has answered, or cannot be reached.
-    pub fn heard(&mut self, from: ServerId, bid: Option<(Timestamp, Work)>) {
+    pub fn on_bid(&mut self, from: ServerId, bid: Option<(Timestamp, Work)>) {
         self.open.retain(|one| *one != from);
         self.bids.extend(bid.map(|(end, load)| (end, load, from)));
     }

@@ -330,13 +330,13 @@ impl Crowd {
             if let Some(reply) = world.reply(id)
                 && let Some(intent) = self.pending.remove(&id)
             {
-                self.hear(intent, reply)?;
+                self.on_reply(intent, reply)?;
             }
         }
         Ok(())
     }
 
-    fn hear(&mut self, intent: Intent, reply: Reply) -> Result<(), String> {
+    fn on_reply(&mut self, intent: Intent, reply: Reply) -> Result<(), String> {
         let answer = match reply {
             Ok(answer) => answer,
             Err(refusal) => return self.refused(&intent, &refusal),

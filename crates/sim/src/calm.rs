@@ -95,7 +95,7 @@ impl Calm {
                 let place = place.ok_or("no such server")?;
                 let to = ServerId(place as u16);
                 look(&Seen::Said { from, to, message: message.clone() });
-                self.worlds[place].hear(name, message);
+                self.worlds[place].on_message(name, message);
             }
         }
         Err("the servers do not come to rest".to_owned())

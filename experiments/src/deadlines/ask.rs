@@ -31,7 +31,7 @@ const BID_COUNTS: i64 = 2 * DELAY;
 
 /// The reported surplus of a node, in thousandths, and the time of the report.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Heard {
+pub(super) struct Reported {
     pub(super) surplus: i64,
     pub(super) at: i64,
 }
@@ -120,19 +120,19 @@ impl Node<'_> {
         let could = |at: &usize| *at != self.me && job.only.is_none_or(|only| only == *at);
         let mut others: Vec<usize> =
             (0..self.lost.len()).filter(|at| could(at) && !self.lost[*at]).collect();
-        // Among equals the least recently heard first.
-        let heard_at = |at: usize| self.heard[at].map(|heard| heard.at);
-        others.sort_by_key(|at| (-self.heard_surplus(*at, now), heard_at(*at)));
+        // Among equals the one with the oldest report first.
+        let reported_at = |at: usize| self.reported[at].map(|reported| reported.at);
+        others.sort_by_key(|at| (-self.reported_surplus(*at, now), reported_at(*at)));
         others
     }
 
-    pub(super) fn heard_surplus(&self, at: usize, now: i64) -> i64 {
-        let known = self.heard[at].filter(|heard| now - heard.at <= KNOWN);
-        known.map_or(UNKNOWN, |heard| heard.surplus)
+    pub(super) fn reported_surplus(&self, at: usize, now: i64) -> i64 {
+        let known = self.reported[at].filter(|reported| now - reported.at <= KNOWN);
+        known.map_or(UNKNOWN, |reported| reported.surplus)
     }
 
     fn is_promising(&self, at: usize, job: &Job, now: i64) -> bool {
-        self.heard_surplus(at, now) * (job.due - now - DELAY) >= job.cost * FOCUS
+        self.reported_surplus(at, now) * (job.due - now - DELAY) >= job.cost * FOCUS
     }
 
     fn request(&mut self, job: &Job, reply_to: usize, until: i64, others: &[usize], now: i64) {

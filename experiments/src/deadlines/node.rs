@@ -11,7 +11,7 @@ use legwork_model::id::InstanceId;
 use legwork_plan::{Reservation, TaskId};
 
 use super::apart::Whole;
-use super::ask::{Heard, Offer, Passing};
+use super::ask::{Offer, Passing, Reported};
 use super::drawn::{Arrival, NODES, UNIT};
 use super::hand::{Asker, GUARANTEE, Hand, Job, REMOVAL};
 use super::world::Setting;
@@ -80,7 +80,7 @@ pub(super) struct Node<'a> {
     pub(super) setting: Setting,
     pub(super) arrivals: &'a [Arrival],
     pub(super) hand: Hand,
-    pub(super) heard: [Option<Heard>; NODES],
+    pub(super) reported: [Option<Reported>; NODES],
     /// Nodes that are known to be lost.
     pub(super) lost: [bool; NODES],
     /// The deputy of this node.
@@ -115,7 +115,7 @@ impl<'a> Node<'a> {
             setting,
             arrivals,
             hand: Hand::new(me),
-            heard: [None; NODES],
+            reported: [None; NODES],
             lost: [false; NODES],
             deputy: None,
             kept: BTreeMap::new(),
@@ -216,8 +216,8 @@ impl<'a> Node<'a> {
     }
 
     /// Handles a message of another node.
-    pub(super) fn hear(&mut self, from: usize, surplus: i64, message: Message, now: i64) {
-        self.heard[from] = Some(Heard { surplus, at: now });
+    pub(super) fn on_message(&mut self, from: usize, surplus: i64, message: Message, now: i64) {
+        self.reported[from] = Some(Reported { surplus, at: now });
         match message {
             Message::Offer(offer) => self.on_offer(offer, now),
             Message::Request(job, reply_to, until) => {

@@ -64,7 +64,7 @@ impl Node<'_> {
         let mut places: Vec<usize> = (0..NODES).filter(|at| asks(at) && !self.lost[*at]).collect();
         let left = |at: usize| match at == self.me {
             true => self.hand.factor(now),
-            false => self.heard_surplus(at, now),
+            false => self.reported_surplus(at, now),
         };
         places.sort_by_key(|at| -left(*at));
         places

@@ -69,7 +69,7 @@ pub(super) struct Outcome {
 enum Event {
     /// A task arrives at a node.
     Arrives(usize, usize),
-    Heard {
+    Delivered {
         from: usize,
         to: usize,
         surplus: i64,
@@ -191,8 +191,8 @@ impl<'a> World<'a> {
     fn happens(&mut self, event: Event, now: i64) {
         match event {
             Event::Arrives(number, node) => self.arrives(number, node, now),
-            Event::Heard { from, to, surplus, message } => {
-                self.at(to, now, |node| node.hear(from, surplus, message, now));
+            Event::Delivered { from, to, surplus, message } => {
+                self.at(to, now, |node| node.on_message(from, surplus, message, now));
             }
             Event::Wake(node, wake) => self.at(node, now, |node| node.wake(wake, now)),
             Event::Look(node, count) if self.looks[node] == count => self.at(node, now, |_| ()),
@@ -232,7 +232,7 @@ impl<'a> World<'a> {
         match out {
             Out::Say { to, surplus, message } => {
                 self.outcome.messages += 1;
-                self.later(now + DELAY, Event::Heard { from: node, to, surplus, message });
+                self.later(now + DELAY, Event::Delivered { from: node, to, surplus, message });
             }
             Out::Wake { at, wake } => self.later(at, Event::Wake(node, wake)),
             Out::Reserved(id) => {

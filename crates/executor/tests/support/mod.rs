@@ -263,14 +263,14 @@ async fn fake(listener: TcpListener, registrations: Arc<Script>, results: Arc<Sc
                     (&Method::POST, "/v1/executors/crm/results") => &results,
                     other => panic!("nobody says {other:?}"),
                 };
-                Ok::<_, Infallible>(hear(request, script).await)
+                Ok::<_, Infallible>(on_request(request, script).await)
             });
             let _ = server::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }
 }
 
-async fn hear(request: Request<Incoming>, script: &Script) -> Response<Full<Bytes>> {
+async fn on_request(request: Request<Incoming>, script: &Script) -> Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     let text = |name: &str| head.headers.get(name).map(|v| v.to_str().unwrap().to_owned());

@@ -225,7 +225,7 @@ async fn converse<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         tokio::select! {
             next = next(&outlet, incoming) => {
                 let (frame, bytes) = next?;
-                session.hear(frame, bytes).await?;
+                session.on_frame(frame, bytes).await?;
             }
             Some(done) = session.requests.join_next() => {
                 // Cancelled requests have no answer.
@@ -266,9 +266,9 @@ async fn next<R: AsyncRead + Unpin>(
 }
 
 impl Session<'_> {
-    async fn hear(&mut self, frame: Frame, bytes: u64) -> Result<(), Ended> {
+    async fn on_frame(&mut self, frame: Frame, bytes: u64) -> Result<(), Ended> {
         if let Frame::Message(content) = frame {
-            return self.hear_message(&content, bytes).await;
+            return self.on_message(&content, bytes).await;
         }
         let is_file = matches!(frame, Frame::FileRequest(..) | Frame::StoreRequest(..));
         let spent = if is_file { large(bytes) } else { control(bytes) };
@@ -299,7 +299,7 @@ impl Session<'_> {
     }
 
     /// Decoded here, so that the drive thread has less to do.
-    async fn hear_message(&self, content: &[u8], bytes: u64) -> Result<(), Ended> {
+    async fn on_message(&self, content: &[u8], bytes: u64) -> Result<(), Ended> {
         let received = &self.peer.counters.received;
         let message = match legwork_site::Message::from_bytes(content) {
             Ok(message) => message,

@@ -274,7 +274,7 @@ async fn converse(
                 let is_file = matches!(frame, Frame::FileReply(..) | Frame::StoreReply(..));
                 let spent = if is_file { large(bytes) } else { control(bytes) };
                 peer.counters.received.add(&spent);
-                hear(peer, frame)?;
+                on_frame(peer, frame)?;
             }
             ended = &mut writing => return ended,
             _ = looks.tick() => {
@@ -296,7 +296,7 @@ async fn converse(
     }
 }
 
-fn hear(peer: &Peer, frame: Frame) -> Result<(), Ended> {
+fn on_frame(peer: &Peer, frame: Frame) -> Result<(), Ended> {
     match frame {
         Frame::Response(id, answered) => {
             let asked = peer.asked.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);

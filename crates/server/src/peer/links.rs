@@ -345,14 +345,14 @@ impl Links {
         let Some(peer) = self.peer_named(to) else { return };
         let near = peer.near();
         if let Some((there, back)) = near.as_ref().filter(|_| !peer.second.is_open()) {
-            return there.hear_near(&peer, back, message);
+            return there.on_local_message(&peer, back, message);
         }
         let frame = frame::message(&message.to_bytes());
         let shares = message.shares(frame.len() as u64);
         // Both processes that may be the server get it: the wrong one ignores it.
         let second = peer.second.put(&frame, &shares);
         if let Some((there, back)) = near {
-            return there.hear_near(&peer, &back, message);
+            return there.on_local_message(&peer, &back, message);
         }
         if peer.outlet.put(&frame, &shares).and(second.or(Ok(()))).is_err() {
             peer.counters.sent.drop_one();
@@ -360,7 +360,7 @@ impl Links {
     }
 
     /// Receives a message from a server of the same process, which it knows as `back`.
-    fn hear_near(&self, to: &Peer, back: &Peer, message: Message) {
+    fn on_local_message(&self, to: &Peer, back: &Peer, message: Message) {
         match back.room_now(message.bytes()) {
             Ok(room) => {
                 to.counters.sent.hand_over();

@@ -146,7 +146,7 @@ impl Cluster {
         let arriving = arriving.filter(|arriving| arriving.herald.is_none());
         for arriving in arriving.filter(|arriving| arriving.place == place) {
             if is_catalog || epoch >= arriving.epoch {
-                arriving.world.hear(from.clone(), message.clone());
+                arriving.world.on_message(from.clone(), message.clone());
             }
             if epoch >= arriving.epoch && !is_catalog {
                 return;
@@ -156,12 +156,12 @@ impl Cluster {
         if let Some(retired) =
             retired.filter(|retired| retired.place == place).find(|old| epoch < old.epoch)
         {
-            retired.world.hear(from.clone(), message.clone());
+            retired.world.on_message(from.clone(), message.clone());
             if !is_catalog {
                 return;
             }
         }
-        self.worlds[place].hear(from, message);
+        self.worlds[place].on_message(from, message);
     }
 
     /// New and old hosts take their turns.

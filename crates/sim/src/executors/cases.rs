@@ -76,8 +76,9 @@ pub(crate) struct Cases {
     schemas: Vec<Arc<Schema>>,
     /// The process of each case.
     pub(crate) started: BTreeMap<InstanceId, usize>,
-    /// The process that comes in floods, and the other one's rate.
+    /// The index of the process that comes in floods.
     flood: usize,
+    /// The chance of a start in a turn by process, in per cent.
     chances: [u64; 2],
     /// Unanswered polls, with their workers.
     polls: Vec<(RequestId, &'static str)>,

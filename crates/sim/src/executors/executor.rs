@@ -177,7 +177,7 @@ impl Executor {
         self.hangs_until > now
     }
 
-    pub(crate) fn hear(
+    pub(crate) fn on_ask(
         &mut self,
         ask: Ask,
         kinds: &[&str],

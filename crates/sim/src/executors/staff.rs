@@ -189,7 +189,7 @@ impl Staff {
     /// All act; the registrar is the first server.
     pub(crate) fn turn(&mut self, field: &mut Field<'_>, dice: &mut Dice) -> Result<(), String> {
         self.collect(field, dice)?;
-        self.hear_receipts(field, dice)?;
+        self.take_receipts(field, dice)?;
         self.register(field, dice)?;
         let later = self.letters.split_off(&(Timestamp(field.now.0 + 1), 0));
         for letter in std::mem::replace(&mut self.letters, later).into_values() {
@@ -289,7 +289,7 @@ impl Staff {
             Letter::Ask(_, to, _) if self.executors[to].hangs(now) => {}
             Letter::Ask(from, to, ask) => {
                 let task = task_of(&ask);
-                let reply = self.executors[to].hear(ask, &self.kinds, now, dice)?;
+                let reply = self.executors[to].on_ask(ask, &self.kinds, now, dice)?;
                 let letter = match reply {
                     Reply::Taken => Letter::Answer(to, from, task, Outcome::Taken),
                     Reply::Busy => {
@@ -353,7 +353,7 @@ impl Staff {
     }
 
     /// Senders get acknowledgements.
-    fn hear_receipts(&mut self, field: &mut Field<'_>, dice: &mut Dice) -> Result<(), String> {
+    fn take_receipts(&mut self, field: &mut Field<'_>, dice: &mut Dice) -> Result<(), String> {
         for (place, id) in self.said.keys().copied().collect::<Vec<_>>() {
             let Some(reply) = field.worlds[place].reply(id) else { continue };
             let Some((from, lease)) = self.said.remove(&(place, id)) else { continue };

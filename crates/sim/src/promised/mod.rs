@@ -382,7 +382,7 @@ impl Office {
     fn turn_of_worlds(&mut self, dice: &mut Dice) -> Result<(), String> {
         self.look_at_links(dice);
         for Envelope { from, to, message, .. } in self.network.arrived(self.now) {
-            self.worlds[usize::from(to.0)].hear(self.network.name(from), message);
+            self.worlds[usize::from(to.0)].on_message(self.network.name(from), message);
         }
         for (place, world) in self.worlds.iter_mut().enumerate() {
             world.set_now(Timestamp(self.now.0 + self.skews[place]));

@@ -48,7 +48,7 @@ impl World {
     }
 
     /// A message from another site.
-    pub(crate) fn hear(&mut self, from: Arc<str>, message: Message) {
+    pub(crate) fn on_message(&mut self, from: Arc<str>, message: Message) {
         self.inbox.push(Incoming::Heard { from, message });
     }
 

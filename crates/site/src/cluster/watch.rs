@@ -127,7 +127,7 @@ impl Site {
             }
             let watch = self.cluster.watching.domains.entry(domain);
             let watch = watch.or_insert_with(|| Watch::new(&policy, now));
-            if let Some(proposal) = watch.hear(&policy, &watched, &loads, now) {
+            if let Some(proposal) = watch.on_loads(&policy, &watched, &loads, now) {
                 self.propose(&topology, domain, proposal, policy.mode, now);
             }
         }

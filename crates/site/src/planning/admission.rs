@@ -196,7 +196,7 @@ impl Admission {
         // Of offers the last one that is in time.
         let is_accepting = is_accepting(question.task.how);
         let end = end.map(|end| if is_accepting { Timestamp(-end.0) } else { end });
-        question.bids.heard(from, end.map(|end| (end, answer.load)));
+        question.bids.on_bid(from, end.map(|end| (end, answer.load)));
         if !question.bids.is_complete() {
             return;
         }

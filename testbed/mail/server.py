@@ -2,8 +2,8 @@
 
 Usage: server.py FOLDER SMTP_PORT POP3_PORT
 
-A mail to ann@example.com is a file in FOLDER/ann@example.com, written whole. Whoever logs in by POP3
-as a user gets the folder of that name. Both take the password `secret` alone. Both ports are printed
+A mail to ann@example.com is a file in FOLDER/ann@example.com, written whole. A login by POP3
+as a user sees the folder of that name. Both take the password `secret` alone. Both ports are printed
 when it listens (0 takes any that is free); it ends when its standard input does.
 """
 

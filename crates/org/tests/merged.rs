@@ -182,7 +182,7 @@ impl Bench {
             || !told.removed.is_empty()
             || !told.removed_there.is_empty();
         let may_be = since.is_none_or(|cursor| self.worklists.merged_changed_since(&read, cursor));
-        assert!(may_be || !is_news, "whoever waits is told");
+        assert!(may_be || !is_news, "a waiting reader is told of each change");
         told
     }
 

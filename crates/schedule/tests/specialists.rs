@@ -94,7 +94,7 @@ fn nothing_waits_for_an_executor_that_is_presumed_dead() {
     let plan = planned(&book, 3, 60_000);
     assert!(!plan.is_for(ExecutorId(0), KindId(0)) && plan.is_for(ExecutorId(1), KindId(0)));
     book.assigned(Candidate::near(ExecutorId(1)), task(0), Timestamp(1_000));
-    assert!(planned(&book, 3, 60_000).has_unplaced(KindId(0)), "whoever has a hand free does them");
+    assert!(planned(&book, 3, 60_000).has_unplaced(KindId(0)), "a free slot takes them");
 }
 
 #[test]

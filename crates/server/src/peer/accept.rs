@@ -292,7 +292,9 @@ impl Session<'_> {
             | Frame::FileReply(..)
             | Frame::StoreReply(..)
             | Frame::Response(..) => {
-                return Err(Ended::Refused("it says what whoever is dialled says".to_owned()));
+                return Err(Ended::Refused(
+                    "the dialling server sent a frame of a dialled one".to_owned(),
+                ));
             }
         }
         Ok(())

@@ -326,7 +326,9 @@ fn on_frame(peer: &Peer, frame: Frame) -> Result<(), Ended> {
         | Frame::Request(..)
         | Frame::FileRequest(..)
         | Frame::StoreRequest(..)
-        | Frame::Cancel(_) => Err(Ended::Refused("it says what whoever dials says".to_owned())),
+        | Frame::Cancel(_) => {
+            Err(Ended::Refused("the dialled server sent a frame of a dialling one".to_owned()))
+        }
     }
 }
 

@@ -184,7 +184,11 @@ async fn while_the_store_cannot_be_opened_readiness_says_why_and_health_goes_on(
     };
     let (parked, refused) =
         tokio::join!(f.refused(call("POST /v1/jobs/activate").json(waiting)), break_it);
-    assert_eq!(parked, (503, "storage_unavailable".to_owned()), "whoever waits is told");
+    assert_eq!(
+        parked,
+        (503, "storage_unavailable".to_owned()),
+        "each waiting caller gets an answer"
+    );
     assert_eq!(refused, (503, "storage_unavailable".to_owned()));
     let ready = f.send(call("GET /ready")).await;
     if ready.status != 200 {

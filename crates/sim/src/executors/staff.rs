@@ -23,7 +23,7 @@ pub(crate) type Kinds = [&'static str; 3];
 
 const POLICIES: [&str; 6] =
     ["random", "round-robin", "weighted", "least-outstanding", "two-choices", "oxthas-3"];
-const LEARNING: &str = "ours";
+const LEARNING: &str = "adaptive";
 const EXECUTORS_MAX: usize = 7;
 /// The type with few tasks.
 pub(crate) const NOTED: usize = 1;

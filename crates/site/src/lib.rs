@@ -377,7 +377,7 @@ impl Site {
             }
             Request::RevokeToken { name } => self.revoke_token(&caller, name, now),
             Request::Tokens { after, limit } => catalog.list_tokens(&caller, after, limit),
-            Request::WhoAmI => Ok(caller.told()),
+            Request::WhoAmI => Ok(caller.as_answer()),
             Request::RequireAdmin => caller.require_admin().map(|()| Answer::Done),
             Request::RequireFiles | Request::RequireControl(..) => caller.may_ask(),
         };

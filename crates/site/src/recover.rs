@@ -237,7 +237,7 @@ impl Site {
                     if is_open {
                         self.fetch_contents(id, self.clock.latest.max(now));
                     }
-                    self.take_up(id);
+                    self.resume_transfers(id);
                 }
                 true
             }

@@ -50,10 +50,10 @@ impl Duty {
 
 /// All duties. Their order is behaviour: each sees what those before it have done.
 const DUTIES: [Duty; 26] = [
-    Duty::new(Site::carry_on, Site::next_release),
+    Duty::new(Site::release_held, Site::next_held_release),
     Duty::new(Site::expire_leases, |site| site.jobs.next_due()),
     Duty::untimed(Site::follow_executors),
-    Duty::new(Site::give_turns, |site| site.migration.arrivals.next_due()),
+    Duty::new(Site::expire_requests, |site| site.migration.arrivals.next_due()),
     // Before jobs are given out: some bring up the next ones.
     Duty::new(Site::resend_verdicts, |site| site.executors.next_due()),
     Duty::untimed(Site::serve_polls),
@@ -65,13 +65,13 @@ const DUTIES: [Duty; 26] = [
     Duty::new(Site::pass_deadlines, Site::next_alarm),
     Duty::new(Site::settle_plans, Site::next_plan),
     Duty::new(Site::settle_schedules, Site::next_start),
-    Duty::new(Site::offer_again, |site| site.migration.outbox.next_due()),
-    Duty::new(Site::fetch_again, |site| site.migration.fetching.next_due()),
-    Duty::new(Site::fetch_contents_again, |site| site.migration.contents.next_due()),
+    Duty::new(Site::resend_offers, |site| site.migration.outbox.next_due()),
+    Duty::new(Site::retry_fetches, |site| site.migration.fetching.next_due()),
+    Duty::new(Site::retry_content_fetches, |site| site.migration.contents.next_due()),
     Duty::new(Site::ask_earlier_again, |site| site.cases.earlier.next_due()),
-    Duty::new(Site::tell_over, Site::next_telling),
-    Duty::new(Site::watch, |site| site.cluster.next_watch()),
-    Duty::new(Site::beat, Site::next_beat).also_frozen(),
+    Duty::new(Site::report_over, Site::next_over_report),
+    Duty::new(Site::report_load, |site| site.cluster.next_watch()),
+    Duty::new(Site::announce_catalog, Site::next_announcement).also_frozen(),
     Duty::new(Site::catch_up, Site::next_catch_up).also_frozen(),
     Duty::new(Site::report, Site::next_report).also_frozen(),
     Duty::untimed(Site::coordinate).also_frozen(),
@@ -92,7 +92,7 @@ impl Site {
     pub fn next_timeout(&self) -> Option<Timestamp> {
         let due = |duty: &Duty| (duty.next_due)(self);
         match self.mode() {
-            Mode::Serving if self.cluster.is_joining() => self.next_beat(),
+            Mode::Serving if self.cluster.is_joining() => self.next_announcement(),
             Mode::Serving => DUTIES.iter().filter_map(due).min(),
             Mode::Frozen { .. } => DUTIES.iter().filter(|it| it.when_frozen).filter_map(due).min(),
             Mode::Gone { .. } => None,
@@ -117,7 +117,7 @@ impl Site {
     /// Extends leases by the unseen time and suspends all timeouts for `GRACE`, so that peers and executors can report
     /// first.
     pub(crate) fn jumped(&mut self, by: Duration, now: Timestamp) {
-        self.cluster.doubt_catalog(by, now);
+        self.cluster.recheck_catalog(by, now);
         let until = now.plus(GRACE);
         // A second jump within the grace period, or as long after it, is ignored; else a server that is always slow would
         // never time anyone out.
@@ -128,7 +128,7 @@ impl Site {
         self.jobs.prolong(by);
         self.executors.listen_to_executors(by, until);
         self.planning.listen_to_planners(until);
-        self.cluster.watch_anew(now);
+        self.cluster.restart_watch(now);
     }
 
     /// What goes on while this server is frozen.
@@ -171,7 +171,7 @@ impl Site {
     /// Offers all open items anew because the organisation has changed, and gives activities that
     /// nobody could do another chance. A rule that depends on the history needs the instance's
     /// state: items of instances that are not in memory are seen by nobody until they are loaded.
-    pub(crate) fn offer_anew(&mut self, now: Timestamp) {
+    pub(crate) fn reoffer_all(&mut self, now: Timestamp) {
         self.refit(now);
         self.mailings.look_again(now);
         let (instances, org) = (&self.cases.instances, self.catalog.organisation());

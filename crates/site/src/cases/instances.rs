@@ -38,7 +38,7 @@ pub(crate) struct Slot {
     pub(crate) jobs: u32,
     /// How much of the history other servers are sure to know. Only a hint, for as long as it is
     /// in memory: it spares reading it all for every parcel.
-    pub(crate) told: BTreeMap<ServerId, Extent>,
+    pub(crate) known_extents: BTreeMap<ServerId, Extent>,
     /// When its deadline has to be looked at.
     pub(crate) alarm: Alarm,
     touched: u64,
@@ -76,7 +76,7 @@ impl Slot {
             ended_at: None,
             due: None,
             jobs: 0,
-            told: BTreeMap::new(),
+            known_extents: BTreeMap::new(),
             alarm: Alarm::default(),
             touched: 0,
             state: None,

@@ -183,13 +183,13 @@ impl Site {
             let incident = Incident::NobodyCanDoIt { rule: who.to_string() };
             let raise = Command::Raise { activity, incident };
             // A rejected raise means the activity is no longer there to be done.
-            self.also(id, schema, &mut decision, raise, now);
+            self.add_command(id, schema, &mut decision, raise, now);
         }
         decision
     }
 
     /// Adds what follows from one more command. A rejection says that it does not apply.
-    pub(crate) fn also(
+    pub(crate) fn add_command(
         &self,
         id: InstanceId,
         schema: &Schema,

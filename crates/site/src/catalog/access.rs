@@ -1,7 +1,7 @@
-//! Who may call what: tokens and their scopes.
+//! Callers, tokens and their scopes.
 //!
-//! Without any token everybody may do everything (the server then listens on loopback only); from
-//! the first one on nothing goes without. Only hashes are kept.
+//! While there is no token, every caller may do everything (the server then listens on loopback only). With the first
+//! token, every request needs one. Only hashes of tokens are kept.
 
 use std::fmt;
 use std::ops::Bound;
@@ -24,31 +24,31 @@ pub enum Scope {
     Admin,
     /// Start instances and look at them.
     Start,
-    /// Act as this agent; without one as any agent.
+    /// Act as this agent; `None`: as any agent.
     Work(Option<AgentId>),
     /// Take and report jobs.
     Worker,
 }
 
-/// What the names of schedules begin with where they act.
+/// Prefix of a schedule's name as a performer.
 const SCHEDULE: &str = "schedule:";
 
-/// Somebody whose credential was accepted.
+/// A caller whose credential was accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub(crate) name: Option<Arc<str>>,
     pub(crate) scopes: Arc<[Scope]>,
-    /// By which way it asks, where that is told.
+    /// The channel of the request, if known.
     pub(crate) channel: Option<Channel>,
 }
 
-/// The tokens there are.
+/// All tokens in force.
 #[derive(Debug, Default)]
 pub(crate) struct Tokens {
     by_name: std::collections::BTreeMap<String, Token>,
     /// Looked up by hash on every request; never iterated.
     by_hash: FxHashMap<[u8; 32], Caller>,
-    /// How often they have changed.
+    /// How often the tokens have changed.
     revision: u64,
 }
 
@@ -64,7 +64,7 @@ impl Tokens {
         match credential {
             Credential::None if self.by_name.is_empty() => Ok(Caller::itself()),
             Credential::Anybody => Ok(Caller::anybody()),
-            // The signature says who it is; it has no other rights.
+            // The signature identifies the executor; it has no scopes.
             Credential::Executor(name) => Ok(Caller::executor(name)),
             Credential::Reply(agent) => Ok(Caller::replying(agent)),
             Credential::Mailer => Ok(Caller::mailer()),
@@ -100,7 +100,7 @@ impl Tokens {
         self.by_name.contains_key(name)
     }
 
-    /// Whether an admin would be left without this one: revoking the last locks everybody out.
+    /// Whether this is the only token with the scope admin. Without such a token nobody can administer the site.
     pub(crate) fn is_last_admin(&self, name: &str) -> bool {
         let admins = |token: &Token| token.scopes.contains(&Scope::Admin);
         self.by_name.get(name).is_some_and(admins)
@@ -120,7 +120,7 @@ impl Tokens {
         self.by_name.values().map(|token| token.hash)
     }
 
-    /// Those after the given one, by name.
+    /// Tokens after the given name, in order of name.
     pub(crate) fn list(&self, after: Option<&str>) -> impl Iterator<Item = TokenInfo> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let tokens = self.by_name.range::<str, _>((from, Bound::Unbounded));
@@ -133,40 +133,41 @@ impl Tokens {
 }
 
 impl Caller {
-    /// Who it is, as it is answered.
-    pub(crate) fn told(&self) -> Answer {
+    /// Name and scopes of the caller, as an answer.
+    pub(crate) fn as_answer(&self) -> Answer {
         let name = self.name.as_deref().map(str::to_owned);
         Answer::Caller { name, scopes: self.scopes.to_vec() }
     }
 
-    /// The site when it does something by itself, and anybody while no token exists.
+    /// The site acting by itself, and every caller while no token exists.
     pub(crate) fn itself() -> Self {
         Self { name: None, scopes: Arc::from([Scope::Admin]), channel: None }
     }
 
-    /// Somebody without any right.
+    /// A caller without any scope.
     fn anybody() -> Self {
         Self { name: None, scopes: Arc::from([]), channel: None }
     }
 
-    /// An executor, which may speak of its tasks and nothing else. No token has such a name.
+    /// An executor, which may only report on its own tasks. No token can have such a name.
     fn executor(name: &str) -> Self {
         let name = Some(Arc::from(format!("executor:{name}")));
         Self { name, scopes: Arc::from([]), channel: None }
     }
 
-    /// Somebody who answers a letter.
+    /// A person replying to a mail.
     fn replying(agent: &AgentId) -> Self {
         let scopes = Arc::from([Scope::Work(Some(agent.clone()))]);
         Self { name: None, scopes, channel: Some(Channel::MAIL) }
     }
 
-    /// Whoever writes letters, and may do nothing else.
+    /// The sender of mail, which has no other rights.
     fn mailer() -> Self {
         Self { name: Some(Arc::from("mail:")), scopes: Arc::from([]), channel: None }
     }
 
-    /// A schedule, which starts cases; in whose name was settled when it was put. No token has such a name.
+    /// A schedule, which starts cases. In whose name was checked when the schedule was put. No token can have such a
+    /// name.
     fn schedule(name: &str) -> Self {
         let name = Arc::from(format!("{SCHEDULE}{name}"));
         let scopes = Arc::from([Scope::Start, Scope::Work(None)]);
@@ -208,7 +209,7 @@ impl Caller {
         }
     }
 
-    /// Whether nobody asks but the clock.
+    /// Whether the request is a periodic start and was made by no person or program.
     pub(crate) fn is_schedule(&self) -> bool {
         self.name.as_ref().is_some_and(|name| name.starts_with(SCHEDULE))
     }
@@ -220,12 +221,12 @@ impl Caller {
         }
     }
 
-    /// For questions that are answered by being allowed.
+    /// Answers a request that only asks for permission.
     pub(crate) fn may_ask(&self) -> Result<Answer, Refusal> {
         self.require_any().map(|()| Answer::Done)
     }
 
-    /// Anybody with any right but to look at nothing: used where every kind of caller has business.
+    /// Requires any scope at all.
     pub(crate) fn require_any(&self) -> Result<(), Refusal> {
         self.require("any", |_| true)
     }
@@ -246,7 +247,7 @@ impl Caller {
         }
     }
 
-    /// How the history names somebody who acted without an agent's name.
+    /// The performer recorded in the history if no agent is named.
     pub(crate) fn performer(&self) -> Performer {
         self.name.as_ref().map_or(Performer::System, |name| {
             let name =
@@ -268,7 +269,7 @@ impl fmt::Display for Scope {
     }
 }
 
-/// A text that is no scope.
+/// A text that is not a scope.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a scope; use admin, start, work:AGENT (or work:*) or worker")]
 pub struct UnknownScope(pub String);

@@ -1,15 +1,14 @@
-//! What the records of the own stream come to, record by record: two streams that come to the same
-//! are the same up to there.
+//! Checksum of the site's own stream after each record. Streams with equal checksums have equal records up to there.
 //!
-//! Invariant: the numbers go over the wire. How they are made never changes.
+//! Invariant: the checksums go over the wire. The function never changes.
 
-/// Of a stream without records.
+/// Checksum of the empty stream.
 const EMPTY: u64 = 0x9E37_79B9_7F4A_7C15;
 const FACTOR: u64 = 0xD6E8_FEB8_6659_FD93;
 
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
-    /// After each record: what all up to it come to, and the bytes of that record.
+    /// For each record: the checksum after it, and its size in bytes.
     links: Vec<(u64, u32)>,
 }
 
@@ -19,7 +18,7 @@ impl Chain {
         self.links.push((after(self.last(), record), bytes));
     }
 
-    /// What the first `len` records come to, if there are as many.
+    /// Checksum of the first `len` records, if there are that many.
     pub(crate) fn at(&self, len: u64) -> Option<u64> {
         match len.checked_sub(1) {
             None => Some(EMPTY),
@@ -31,8 +30,7 @@ impl Chain {
         self.links.last().map_or(EMPTY, |(sum, _)| *sum)
     }
 
-    /// How many records from number `from` on take at most so many bytes; one at least, if there is
-    /// one.
+    /// How many records from number `from` on fit into `bytes_max`; at least one, if there is one.
     pub(crate) fn portion(&self, from: u64, bytes_max: usize) -> usize {
         let from = usize::try_from(from).unwrap_or(usize::MAX);
         let mut left = bytes_max;
@@ -46,7 +44,7 @@ impl Chain {
     }
 }
 
-/// What a stream that comes to `before` comes to with one more record.
+/// Checksum of a stream after one more record.
 pub(crate) fn after(before: u64, record: &[u8]) -> u64 {
     let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(FACTOR).rotate_left(29);
     let (words, rest) = record.as_chunks::<8>();

@@ -1,7 +1,7 @@
-//! Changes of the topology as the catalog tells them: the one under way, and how the others ended.
+//! Changes of the topology as recorded in the catalog: the one under way, and how the others ended.
 //!
-//! Invariant: one change at a time, numbered from 1. All that is needed to go on with it follows from
-//! the records; what is here in memory besides is gathered anew after a crash.
+//! Invariant: one change at a time, numbered from 1. The records hold all that is needed to continue a change; other
+//! state in memory is gathered again after a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,33 +11,32 @@ use legwork_model::id::{DomainId, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_placement::{Change, Layout, Map, Rule, Topology};
 
-/// Clocks differ by less than this: so far the instances of a server that cannot be asked may be
-/// ahead.
+/// Bound on the difference between clocks: ids created by a server that is declared down may be ahead by this much.
 pub(crate) const SKEW_MS: u64 = 60_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     pending: Option<Pending>,
-    /// How each change so far has ended, by its number.
+    /// How each change so far ended, by its number.
     fates: Vec<Fate>,
-    /// Which servers those have moved that have moved any.
+    /// The servers moved by each change that moved any.
     moved: BTreeMap<u32, BTreeSet<ServerId>>,
-    /// Why the last one that was undone was, and how long the last one has taken that was not and
-    /// that moved no server: a store takes as long as it is large.
+    /// Why the last undone change was undone, and the duration of the last published change that moved no server.
+    /// Moving a server takes as long as its store is large.
     why: Option<Arc<str>>,
     took_ms: Option<u64>,
-    /// All divisions that a domain has had, the first one first, none twice in a row: an idempotency
-    /// key may have been used under any of them.
+    /// All divisions of each domain, oldest first, without repetitions. An idempotency key may have been used under any
+    /// of them.
     divisions: BTreeMap<DomainId, Vec<Division>>,
-    /// Servers that were declared down in the last change of their domain.
+    /// Servers declared down in the last change of their domain.
     declared_down: BTreeSet<ServerId>,
 }
 
-/// How a domain was divided among its servers.
+/// How a domain is divided among its servers.
 #[derive(Debug)]
 pub(crate) struct Division {
     pub(crate) layout: Arc<Layout>,
-    /// An instance that was created later began under no division before this one.
+    /// Instances created after this moment were not started under an earlier division.
     pub(crate) earlier_ms: u64,
 }
 
@@ -48,19 +47,19 @@ pub struct Pending {
     pub source: Arc<str>,
     pub method: Method,
     pub by: Performer,
-    /// Servers that are down for good and not waited for.
+    /// Servers declared down for good: the change does not wait for them.
     pub without: BTreeSet<ServerId>,
     pub begun_at: Timestamp,
-    /// The topology that it leads to. From when its weights count is told at the end.
+    /// The topology the change leads to. The moment its weights take effect is recorded at the end of the change.
     pub next: Arc<Topology>,
-    /// What it concerns.
+    /// The domains and servers the change affects.
     pub change: Change,
-    /// How many records the catalog has with its beginning.
+    /// Number of records in the catalog including the beginning of this change.
     pub(crate) records: u64,
     excepted: BTreeMap<DomainId, BTreeSet<InstanceId>>,
 }
 
-/// How a change has ended.
+/// How a change ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Published { epoch: u32 },
@@ -76,24 +75,24 @@ impl Changes {
         self.fates.len() as u32 + 1
     }
 
-    /// How a change has ended; `None` if it has not, or was not begun.
+    /// How a change ended; `None` if it has not, or was never begun.
     pub(crate) fn fate(&self, number: u32) -> Option<Fate> {
         self.fates.get((number as usize).checked_sub(1)?).copied()
     }
 
-    /// Whether a change was about moving a server.
+    /// Whether a change moved this server.
     pub(crate) fn has_moved(&self, number: u32, server: ServerId) -> bool {
         self.moved.get(&number).is_some_and(|moved| moved.contains(&server))
     }
 
-    /// The last change that has ended, how, and why if it was undone.
+    /// The last change that has ended: its number, how it ended, and why if it was undone.
     pub(crate) fn last(&self) -> Option<(u32, Fate, Option<Arc<str>>)> {
         let fate = *self.fates.last()?;
         let why = self.why.clone().filter(|_| fate == Fate::Undone);
         Some((self.fates.len() as u32, fate, why))
     }
 
-    /// How long the last change of weights alone took that came to its end.
+    /// Duration of the last published change that moved no server.
     pub(crate) fn took_ms(&self) -> Option<u64> {
         self.took_ms
     }
@@ -128,7 +127,7 @@ impl Changes {
         }
     }
 
-    /// From when the weights count, with the exceptions that were recorded.
+    /// From when on the weights of each domain apply, with the recorded exceptions.
     pub(crate) fn rules(
         &self,
         recorded: &[(DomainId, Validity)],
@@ -144,7 +143,7 @@ impl Changes {
         recorded.iter().map(rule).collect()
     }
 
-    /// A topology is in force, and the change that led to it, if one did, is over.
+    /// A topology is in force, and the change that led to it, if any, has ended.
     pub(crate) fn published(&mut self, topology: &Topology, at: Timestamp) {
         if let Some(pending) = self.pending.take() {
             self.fates.push(Fate::Published { epoch: topology.epoch });
@@ -166,12 +165,12 @@ impl Changes {
         }
     }
 
-    /// All divisions that a domain has had.
+    /// All divisions of a domain, oldest first.
     pub(crate) fn divisions(&self, domain: DomainId) -> &[Division] {
         self.divisions.get(&domain).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether nobody waits for a server any more: it was declared down, and has not reported since.
+    /// Whether a server was declared down and has not reported since. Changes do not wait for such a server.
     pub(crate) fn is_declared_down(&self, server: ServerId) -> bool {
         self.declared_down.contains(&server)
     }
@@ -189,12 +188,12 @@ impl Pending {
         Self { number, source, method, by, without, begun_at, next, change, records, excepted }
     }
 
-    /// Whether a domain is locked: its servers start nothing, and take nothing that is new to them.
+    /// Whether a domain is locked: its servers start nothing and accept no instance they do not have.
     pub fn locks(&self, domain: DomainId) -> bool {
         self.change.domains.contains(&domain)
     }
 
-    /// Whether a server is on its way to another host.
+    /// Whether a server is being moved to another host.
     pub fn moves(&self, server: ServerId) -> bool {
         self.change.servers.contains(&server)
     }

@@ -1,8 +1,8 @@
-//! The definitions, the organisation and the topology in force, in all their versions.
+//! Definitions, organisation and topology, in all versions.
 //!
-//! Versions count from 1 and are never changed or removed: an instance goes on with the one it
-//! started with. What is not in use costs no more than its text, an organisation that is no longer
-//! in force not even that: it is read from the site's own stream when somebody asks for it.
+//! Versions count from 1 and are never changed or removed: an instance keeps the version it was started with. An old
+//! definition costs no more than its text. The text of an old organisation is read from the site's own stream on
+//! request.
 
 pub(crate) mod access;
 pub(crate) mod chain;
@@ -32,35 +32,35 @@ use replicate::Replication;
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
     processes: BTreeMap<Arc<str>, Vec<Deployed>>,
-    /// Of the latest version of every process, to be held against each new organisation.
+    /// Assignments in the latest version of every process, checked against each new organisation.
     assignments: BTreeMap<Arc<str>, Assignments>,
-    /// The same, to be held against the first topology.
+    /// Domains in the latest version of every process, checked against the first topology.
     domains: BTreeMap<Arc<str>, Domains>,
     organisation: Published,
-    /// All versions of the organisation, the one in force included.
+    /// All versions of the organisation, including the one in force.
     editions: Vec<Edition>,
     topology: Option<PublishedTopology>,
     topologies: Vec<Edition>,
     changes: Changes,
-    /// Processes whose latest version has come from the stream and is not in force yet.
-    taken_in: BTreeSet<Arc<str>>,
-    /// The same of the organisation.
-    is_organisation_taken_in: bool,
-    /// Of the texts of all definitions.
+    /// Processes whose latest version was replayed and is not in force yet.
+    replayed: BTreeSet<Arc<str>>,
+    /// Whether the organisation was replayed and is not in force yet.
+    is_organisation_replayed: bool,
+    /// Size of the texts of all definitions.
     source_bytes: u64,
     pub(crate) tokens: Tokens,
     pub(crate) log: Log,
     pub(crate) replication: Replication,
 }
 
-/// The site's own stream, in which the catalog is recorded.
+/// The site's own stream, which records the catalog.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// Records in it.
+    /// Number of records.
     pub(crate) version: u64,
-    /// What they come to.
+    /// Checksums of the records.
     pub(crate) chain: Chain,
-    /// What could not be understood in it, and in that of the plans.
+    /// Faults found while reading this stream or that of the plans.
     pub(crate) faults: Vec<String>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Deployed {
     pub(crate) version: u32,
     pub(crate) source: Arc<str>,
     at: Timestamp,
-    /// Made of the text when it is needed: most versions are of the past.
+    /// Compiled on first use: most versions are no longer in use.
     schema: OnceCell<Result<Arc<Schema>, String>>,
 }
 
@@ -81,15 +81,15 @@ pub(crate) struct PublishedTopology {
     pub(crate) source: Arc<str>,
 }
 
-/// Where a version of the organisation, or of the topology, is kept.
+/// Where a version of the organisation or of the topology is stored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edition {
-    /// The number of its record in the site's own stream.
+    /// Number of its record in the site's own stream.
     pub(crate) record: u64,
     at: Timestamp,
 }
 
-/// The organisation in force; version 0 is the empty one before the first is published.
+/// The organisation in force; version 0 is empty and precedes the first published one.
 #[derive(Debug, Default)]
 pub(crate) struct Published {
     pub(crate) organisation: Arc<Organisation>,
@@ -98,8 +98,8 @@ pub(crate) struct Published {
 }
 
 impl Catalog {
-    /// Reads and checks a definition against the organisation in force, if there is one; with the
-    /// version it will have, and the warnings.
+    /// Parses and checks a definition against the organisation in force, if there is one. Returns it with its future
+    /// version, and the warnings.
     pub(crate) fn check(&self, source: &str) -> Result<(Checked, Vec<Finding>), Vec<Finding>> {
         let Published { organisation, version, .. } = &self.organisation;
         let organisation = (*version > 0).then_some(&**organisation);
@@ -148,11 +148,11 @@ impl Catalog {
         self.push(deployed);
     }
 
-    /// Takes in a version that was deployed before; see `put_in_force`.
+    /// Adds a replayed version; see `put_in_force`.
     pub(crate) fn redeploy(&mut self, process: Arc<str>, source: &str, at: Timestamp) {
         let version = self.versions(&process).len() as u32 + 1;
         let (source, schema) = (Arc::from(source), OnceCell::new());
-        self.taken_in.insert(process.clone());
+        self.replayed.insert(process.clone());
         self.push(Deployed { process, version, source, at, schema });
     }
 
@@ -161,23 +161,24 @@ impl Catalog {
         self.processes.entry(deployed.process.clone()).or_default().push(deployed);
     }
 
-    /// The bytes of the texts of all definitions.
+    /// Size of the texts of all definitions in bytes.
     pub(crate) fn source_bytes(&self) -> u64 {
         self.source_bytes
     }
 
-    /// What was taken in is put into force, the latest of each. Answers what cannot be understood.
-    /// Not checked again: what ran under an older check goes on running.
+    /// Puts the latest replayed versions in force. Returns the faults.
+    ///
+    /// Does not check them again: a process accepted by an older check keeps running.
     pub(crate) fn put_in_force(&mut self) -> Vec<String> {
         let mut faults = Vec::new();
         let version = self.organisation.version;
-        if std::mem::take(&mut self.is_organisation_taken_in) {
+        if std::mem::take(&mut self.is_organisation_replayed) {
             match Organisation::parse(&self.organisation.source) {
                 (Some(parsed), _) => self.organisation.organisation = Arc::new(parsed),
                 (None, _) => faults.push(format!("organisation version {version} is unreadable")),
             }
         }
-        for process in std::mem::take(&mut self.taken_in) {
+        for process in std::mem::take(&mut self.replayed) {
             let versions = self.processes.get(&process);
             let Some(latest) = versions.and_then(|versions| versions.last()) else { continue };
             match latest.compile() {
@@ -192,14 +193,15 @@ impl Catalog {
         faults
     }
 
-    /// The latest version of every process after the given one.
+    /// The latest version of every process after the given name.
     pub(crate) fn list(&self, after: Option<&str>) -> impl Iterator<Item = DefinitionInfo> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let processes = self.processes.range::<str, _>((from, Bound::Unbounded));
         processes.filter_map(|(_, versions)| versions.last()).map(Deployed::info)
     }
 
-    /// What the latest definitions miss in an organisation; a warning, since they run already.
+    /// Warnings for all that the latest definitions need and an organisation lacks; no errors, since the processes
+    /// already run.
     pub(crate) fn check_all(&self, organisation: &Organisation) -> Vec<Finding> {
         let mut findings = Vec::new();
         for (process, assignments) in &self.assignments {
@@ -221,7 +223,7 @@ impl Catalog {
         &self.organisation
     }
 
-    /// Where a version of the organisation is kept.
+    /// Where a version of the organisation is stored.
     pub(crate) fn edition(&self, version: u32) -> Option<Edition> {
         self.editions.get((version as usize).checked_sub(1)?).copied()
     }
@@ -241,20 +243,20 @@ impl Catalog {
         at: Timestamp,
     ) {
         self.republish(source, record, at);
-        self.is_organisation_taken_in = false;
+        self.is_organisation_replayed = false;
         self.organisation.organisation = Arc::new(organisation);
     }
 
-    /// Whether an organisation was taken in and is not in force yet.
+    /// Whether an organisation was replayed and is not in force yet.
     pub(crate) fn awaits_organisation(&self) -> bool {
-        self.is_organisation_taken_in
+        self.is_organisation_replayed
     }
 
     pub(crate) fn topology(&self) -> Option<&PublishedTopology> {
         self.topology.as_ref()
     }
 
-    /// Where an epoch of the topology is kept.
+    /// Where an epoch of the topology is stored.
     pub(crate) fn topology_edition(&self, epoch: u32) -> Option<Edition> {
         self.topologies.get((epoch as usize).checked_sub(1)?).copied()
     }
@@ -279,7 +281,6 @@ impl Catalog {
         self.topology = Some(PublishedTopology { topology, source });
     }
 
-    /// Changes of the topology, the one under way and those before.
     pub(crate) fn changes(&self) -> &Changes {
         &self.changes
     }
@@ -296,7 +297,7 @@ impl Catalog {
         self.changes.undo(number, why)
     }
 
-    /// Forgets exceptions of a domain whose instances have ended.
+    /// Drops exceptions of a domain whose instances have ended.
     pub(crate) fn unexcept(&mut self, domain: DomainId, ids: Vec<InstanceId>) {
         let Some(published) = &mut self.topology else { return };
         let topology = Arc::make_mut(&mut published.topology);
@@ -305,7 +306,7 @@ impl Catalog {
         }
     }
 
-    /// The domains that the latest definitions name and a topology does not have.
+    /// Errors for the domains that the latest definitions name and a topology lacks.
     pub(crate) fn misplaced(&self, topology: &Topology) -> Vec<Finding> {
         let mut findings = Vec::new();
         for (process, domains) in &self.domains {
@@ -321,9 +322,9 @@ impl Catalog {
         findings
     }
 
-    /// Takes in a version that was published before; see `put_in_force`.
+    /// Adds a replayed version; see `put_in_force`.
     pub(crate) fn republish(&mut self, source: &str, record: u64, at: Timestamp) {
-        self.is_organisation_taken_in = true;
+        self.is_organisation_replayed = true;
         self.editions.push(Edition { record, at });
         self.organisation.version = self.editions.len() as u32;
         self.organisation.source = Arc::from(source);
@@ -331,7 +332,7 @@ impl Catalog {
 }
 
 impl Deployed {
-    /// The executable form, or why there is none.
+    /// The compiled definition, or why it cannot be compiled.
     pub(crate) fn schema(&self) -> Result<&Arc<Schema>, &str> {
         let made = || self.compile().map(|(schema, ..)| Arc::new(schema));
         self.schema.get_or_init(made).as_ref().map_err(String::as_str)

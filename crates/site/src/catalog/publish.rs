@@ -1,6 +1,6 @@
-//! Deploying definitions, publishing organisations, issuing tokens: the site's own stream.
+//! Deploying definitions, publishing organisations, issuing tokens: records of the site's own stream.
 //!
-//! Invariant: of several servers one alone writes it, the registrar; see `replicate`.
+//! Invariant: of several servers only the registrar writes this stream; see `replicate`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -107,8 +107,7 @@ impl Catalog {
 }
 
 impl Site {
-    /// Takes a definition into service if it passes the check. Deploying the latest version once
-    /// more changes nothing.
+    /// Deploys a definition if it passes the check. Deploying the latest version again changes nothing.
     pub(crate) fn deploy(
         &mut self,
         caller: &Caller,
@@ -137,7 +136,7 @@ impl Site {
         Ok(Answer::Deployed { process, version, unchanged: false, warnings })
     }
 
-    /// Refuses a definition for which there is no place; its process has so many versions.
+    /// Refuses a definition beyond the limits; `versions` is the number of versions its process has.
     fn require_place(&self, versions: usize, source: &str) -> Result<(), Refusal> {
         let Limits { processes, versions: versions_max, definition_bytes, .. } = self.config.limits;
         let message = if versions == 0 && self.catalog.len() >= processes {
@@ -162,7 +161,7 @@ impl Site {
         Err(Refusal::new(Kind::Conflict, "too_many_definitions", message))
     }
 
-    /// Puts an organisation in force. Open items are offered anew under it.
+    /// Puts an organisation in force and offers open items anew.
     pub(crate) fn publish(
         &mut self,
         caller: &Caller,
@@ -198,11 +197,11 @@ impl Site {
         };
         self.catalog.publish(organisation, source, self.catalog.log.version, now);
         self.record(event, now);
-        self.offer_anew(now);
+        self.reoffer_all(now);
         Ok(Answer::Published { version, unchanged: false, warnings: findings })
     }
 
-    /// The organisation in force, or another version: that one is read from the store.
+    /// The organisation in force, or another version read from the store.
     pub(crate) fn organisation(&mut self, id: RequestId, caller: &Caller, version: Option<u32>) {
         let answer = match caller.require_any() {
             Err(refusal) => Err(refusal),
@@ -270,7 +269,7 @@ impl Site {
         }
         if self.catalog.tokens.len() >= self.config.limits.tokens {
             let message = format!(
-                "there are {} tokens, as many as fit; revoke one that nobody uses any more",
+                "there are {} tokens, as many as fit; revoke an unused token",
                 self.catalog.tokens.len()
             );
             return Err(Refusal::new(Kind::Conflict, "too_many_tokens", message));
@@ -312,7 +311,7 @@ impl Site {
     pub(crate) fn record(&mut self, event: SiteEvent, now: Timestamp) {
         let record = Record { at: now, events: vec![event] }.to_bytes();
         self.append_own(record.clone());
-        self.announce(record);
+        self.push_record(record);
     }
 
     /// Appends a record to the site's own stream.
@@ -324,8 +323,8 @@ impl Site {
         self.out.push(Output::Append(append));
     }
 
-    /// Folds one stored event of the site's own stream; `record` is the number of its record. One
-    /// that cannot be folded changes nothing.
+    /// Folds one stored event of the site's own stream; `record` is the number of its record. An event that cannot be
+    /// folded changes nothing.
     pub(crate) fn replay_site_event(
         &mut self,
         event: SiteEvent,
@@ -394,7 +393,7 @@ fn no_edition(version: Option<u32>) -> Refusal {
     Refusal::not_found("no_organisation", what)
 }
 
-/// A person's name in the history.
+/// The performer recorded for an agent, or for the caller if no agent is named.
 pub(crate) fn as_performer(
     agent: Option<&legwork_model::id::AgentId>,
     caller: &Caller,

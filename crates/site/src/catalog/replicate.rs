@@ -1,8 +1,8 @@
-//! The catalog at every server: the records of the own stream, copied from who has more.
+//! Replication of the catalog: records of the own stream, copied from any server that has more.
 //!
-//! Invariant: one server writes the catalog, the registrar; the own stream of every other one is a
-//! beginning of its stream, byte for byte. So anybody who has more can pass it on. A server whose
-//! stream is not such a beginning had a life of its own: it says so, and takes nothing.
+//! Invariant: only the registrar writes the catalog. The own stream of every other server is a prefix of the
+//! registrar's, byte for byte, so any server with more records can send them. A server whose stream is not such a
+//! prefix has a history of its own: it reports that and accepts no records.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,38 +20,38 @@ use crate::message::length;
 use crate::message::{self, Message, Offer, ParcelId};
 use crate::output::Output;
 
-/// How often a server that is not the registrar says how much it has.
-const BEAT: Duration = Duration::from_secs(30);
-/// How often one server is asked because of what it has said.
+/// How often a server other than the registrar announces how many records it has.
+const ANNOUNCE_EVERY: Duration = Duration::from_secs(30);
+/// Minimum time between two requests to a server that has shown to have newer records.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The most bytes of records in one message, unless one alone has more.
+/// The most bytes of records in one message, unless a single record has more.
 const PORTION_BYTES: usize = 256 << 10;
-/// A longer record is not sent before it is asked for.
+/// A larger record is not pushed: the receiver requests it.
 const PUSHED_BYTES_MAX: usize = 64 << 10;
-/// The most offers that wait for records of the catalog; others come again.
+/// The most offers held for missing records of the catalog. Offers beyond that are resent by their senders.
 const HELD_MAX: usize = 1_024;
-/// An offer with a longer history waits without it, and the sender is asked for it.
+/// An offer with a larger history is held without the history, which is then requested from the sender.
 const HELD_BYTES_MAX: u64 = 64 << 10;
 
 #[derive(Debug, Default)]
 pub(crate) struct Replication {
-    /// How many records the others have said that they have.
+    /// How many records each server has announced to have.
     have: BTreeMap<ServerId, u64>,
-    /// How many records they have if what was told last has come: a record is told once.
+    /// How many records each server has if the last push arrived. A record is pushed only once.
     pushed: BTreeMap<ServerId, u64>,
-    /// Whom to ask again, when.
+    /// The earliest moment of the next request to each server.
     asked: BTreeMap<ServerId, Timestamp>,
-    /// When to say next how much is here, and to whom besides the registrar.
-    beat_due: Timestamp,
+    /// When to announce the number of records next, and to which server besides the registrar.
+    announce_due: Timestamp,
     turn: usize,
-    /// Offers of what is not known here yet.
+    /// Offers that need records of the catalog that are missing here.
     held: BTreeMap<(ServerId, ParcelId), Box<Offer>>,
-    /// The own stream is not a beginning of the registrar's.
-    is_estranged: bool,
+    /// The own stream is not a prefix of the registrar's.
+    is_diverged: bool,
 }
 
 impl Catalog {
-    /// Keeps an offer until records have come.
+    /// Holds an offer until the records it needs have arrived.
     pub(crate) fn hold_offer(&mut self, from: ServerId, offer: Box<Offer>, now: Timestamp) {
         let (key, offer) = ((from, offer.id), small_enough(offer, now));
         let held = &mut self.replication.held;
@@ -60,7 +60,7 @@ impl Catalog {
         }
     }
 
-    /// What others have said that they have was noted by the numbers of the file.
+    /// Drops everything that is keyed by server numbers of the file.
     pub(crate) fn forget_file_numbers(&mut self) {
         let Replication { have, pushed, asked, .. } = &mut self.replication;
         have.clear();
@@ -68,29 +68,28 @@ impl Catalog {
         asked.clear();
     }
 
-    /// Whether another server has said that it has so many records.
+    /// Whether another server has announced at least this many records.
     pub(crate) fn has_records(&self, server: ServerId, records: u64) -> bool {
         self.replication.have.get(&server).is_some_and(|have| *have >= records)
     }
 
-    /// Whether another server has said how many records it has, since this one started.
-    pub(crate) fn has_said_records(&self, server: ServerId) -> bool {
+    /// Whether another server has announced its records since this one started.
+    pub(crate) fn has_announced_records(&self, server: ServerId) -> bool {
         self.replication.have.contains_key(&server)
     }
 
-    /// Whether another server has said that it has no more records than there are here.
-    pub(crate) fn has_no_more(&self, server: ServerId) -> bool {
+    /// Whether another server has announced no more records than there are here.
+    pub(crate) fn has_announced_no_more(&self, server: ServerId) -> bool {
         self.replication.have.get(&server).is_some_and(|have| *have <= self.log.version)
     }
 
-    /// What others have said that they have counts no more.
-    pub(crate) fn forget_records_of_others(&mut self) {
+    pub(crate) fn forget_announcements(&mut self) {
         self.replication.have.clear();
     }
 }
 
 impl Site {
-    /// How many records the catalog has here.
+    /// Number of records of the catalog here.
     pub fn catalog_len(&self) -> u64 {
         self.catalog.log.version
     }
@@ -107,20 +106,20 @@ impl Site {
         }
     }
 
-    /// Whether all that an offer speaks of is known here.
+    /// Whether the definition and the topology an offer refers to are known here.
     pub(crate) fn understands(&self, offer: &Offer) -> bool {
         let epoch = self.cluster.seat.as_ref().map(|seat| seat.topology.epoch);
         (offer.epoch.is_none() || offer.epoch <= epoch)
             && self.catalog.find(&offer.process, Some(offer.version)).is_some()
     }
 
-    /// Keeps an offer until the records that it needs have come.
+    /// Holds an offer until the records it needs have arrived, and requests them.
     pub(crate) fn hold(&mut self, from: ServerId, offer: Box<Offer>, now: Timestamp) {
         self.catalog.hold_offer(from, offer, now);
         self.ask_for_newer(from, now);
     }
 
-    /// Asks another server for the records that it has shown to have, not every time it shows it.
+    /// Requests records from a server that has shown to have newer ones, at most once per `PATIENCE`.
     pub(crate) fn ask_for_newer(&mut self, from: ServerId, now: Timestamp) {
         if self.catalog.replication.asked.get(&from).is_none_or(|due| *due <= now) {
             self.catalog.replication.asked.insert(from, now.plus(PATIENCE));
@@ -128,8 +127,8 @@ impl Site {
         }
     }
 
-    /// Records have come: what was kept for want of them gets its turn.
-    pub(crate) fn hear_held(&mut self, now: Timestamp) {
+    /// Records have arrived: handles the offers held for them.
+    pub(crate) fn retry_held_offers(&mut self, now: Timestamp) {
         if self.mode() != Mode::Serving {
             return;
         }
@@ -138,9 +137,9 @@ impl Site {
         }
     }
 
-    /// Says how much is here: who has more sends it.
+    /// Announces the number of records here; a server with more sends them.
     pub(crate) fn ask_catalog(&mut self, to: ServerId) {
-        if self.cluster.seat().is_some() && !self.catalog.replication.is_estranged {
+        if self.cluster.seat().is_some() && !self.catalog.replication.is_diverged {
             let message = Message::Catalog(message::Catalog::Wanted {
                 have: self.catalog.log.version,
                 answer: self.cluster.wants_answer(),
@@ -149,13 +148,13 @@ impl Site {
         }
     }
 
-    /// From time to time everybody but the registrar says how much they have, to it and to one of
-    /// the others: it may be out of reach.
-    pub(crate) fn beat(&mut self, now: Timestamp) {
-        if self.next_beat().is_none_or(|due| due > now) {
+    /// From time to time every server but the registrar announces how many records it has. The announcement goes to the
+    /// registrar and, in turn, to one other server, since the registrar may be out of reach.
+    pub(crate) fn announce_catalog(&mut self, now: Timestamp) {
+        if self.next_announcement().is_none_or(|due| due > now) {
             return;
         }
-        self.catalog.replication.beat_due = now.plus(BEAT);
+        self.catalog.replication.announce_due = now.plus(ANNOUNCE_EVERY);
         let Some(seat) = self.cluster.seat() else { return };
         let registrar = seat.topology.registrar();
         let is_other = |id: &ServerId| *id != seat.here && Some(*id) != registrar;
@@ -168,15 +167,15 @@ impl Site {
         }
     }
 
-    pub(crate) fn next_beat(&self) -> Option<Timestamp> {
+    pub(crate) fn next_announcement(&self) -> Option<Timestamp> {
         let seat = self.cluster.seat()?;
         let follows = seat.topology.registrar() != Some(seat.here);
-        (follows && !self.catalog.replication.is_estranged)
-            .then_some(self.catalog.replication.beat_due)
+        (follows && !self.catalog.replication.is_diverged)
+            .then_some(self.catalog.replication.announce_due)
     }
 
-    /// Tells all others of a record that was written here.
-    pub(crate) fn announce(&mut self, record: Vec<u8>) {
+    /// Pushes a record that was written here to all other servers.
+    pub(crate) fn push_record(&mut self, record: Vec<u8>) {
         let Some(from) = self.catalog.log.version.checked_sub(1) else { return };
         let Some(before) = self.catalog.log.chain.at(from) else { return };
         for to in self.cluster.other_servers().collect::<Vec<_>>() {
@@ -195,9 +194,9 @@ impl Site {
         }
     }
 
-    /// Another server has so many records.
+    /// Another server announces how many records it has.
     fn on_catalog_wanted(&mut self, from: ServerId, have: u64, answer: bool, now: Timestamp) {
-        if self.cluster.seat().is_none() || self.catalog.replication.is_estranged {
+        if self.cluster.seat().is_none() || self.catalog.replication.is_diverged {
             return;
         }
         self.catalog.replication.have.insert(from, have);
@@ -219,8 +218,8 @@ impl Site {
         }
     }
 
-    /// Brings a server that acts on what is out of date the newer records.
-    pub(crate) fn bring_newer(&mut self, to: ServerId) {
+    /// Sends the newer records to a server that acts on outdated ones.
+    pub(crate) fn send_newer_records(&mut self, to: ServerId) {
         match self.catalog.replication.have.get(&to) {
             Some(&have) if have < self.catalog.log.version => {
                 let limit = self.catalog.log.chain.portion(have, PORTION_BYTES);
@@ -230,9 +229,9 @@ impl Site {
         }
     }
 
-    /// The records that another server lacks are read.
+    /// The records that another server lacks were read from the store.
     pub(crate) fn catalog_read(&mut self, to: ServerId, from: u64, records: Vec<Vec<u8>>) {
-        // Who lacked them may have another number by now, or has got them elsewhere.
+        // By now that server may have another number, or the records from elsewhere.
         let lacks = self
             .catalog
             .replication
@@ -247,7 +246,7 @@ impl Site {
         });
     }
 
-    /// Records have come from another server.
+    /// Records from another server.
     fn on_catalog_records(
         &mut self,
         from: ServerId,
@@ -256,7 +255,7 @@ impl Site {
         records: Vec<ByteVec>,
         now: Timestamp,
     ) {
-        if self.cluster.seat().is_none() || self.catalog.replication.is_estranged {
+        if self.cluster.seat().is_none() || self.catalog.replication.is_diverged {
             return;
         }
         if first > self.catalog.log.version {
@@ -283,24 +282,24 @@ impl Site {
             is_same = self.catalog.log.chain.at(number + 1) == Some(sum);
         }
         if !is_same {
-            return self.differ(from, has_records);
+            return self.on_divergence(from, has_records);
         }
         let sender = self.cluster.name_of(from);
         if self.catalog.log.version > had {
             self.put_in_force(now);
         }
-        // The records may have told the numbers that count.
+        // The new records may have changed the numbers of servers.
         let from = sender.and_then(|name| self.cluster.server_named(&name));
         if let Some(from) = from.filter(|_| has_records) {
-            // Tells that they have come, and asks whether there are more.
+            // Acknowledges the records, and requests more if there are any.
             self.ask_catalog(from);
         }
         if self.catalog.log.version > had {
-            self.hear_held(now);
+            self.retry_held_offers(now);
         }
     }
 
-    /// Appends a record as it came, and folds it like one that was stored before.
+    /// Appends a record unchanged, and folds it like a stored one.
     fn take_record(&mut self, bytes: Vec<u8>) -> Result<(), String> {
         let record = Record::<SiteEvent>::from_bytes(&bytes).map_err(|error| error.to_string())?;
         for event in record.events {
@@ -311,7 +310,7 @@ impl Site {
         Ok(())
     }
 
-    /// What follows from records that have come.
+    /// Puts received records in force.
     fn put_in_force(&mut self, now: Timestamp) {
         let is_reorganised = self.catalog.awaits_organisation();
         for fault in self.catalog.put_in_force() {
@@ -321,25 +320,25 @@ impl Site {
         self.follow_topology();
         self.follow_changes(now);
         if is_reorganised {
-            self.offer_anew(now);
+            self.reoffer_all(now);
         }
     }
 
-    /// Another server's catalog is not a part of this one, nor this one of that.
-    fn differ(&mut self, from: ServerId, has_records: bool) {
+    /// The catalog of another server and this one diverge: neither is a prefix of the other.
+    fn on_divergence(&mut self, from: ServerId, has_records: bool) {
         if Some(from) == self.cluster.registrar() {
-            self.catalog.replication.is_estranged = true;
+            self.catalog.replication.is_diverged = true;
             let text = format!(
-                "this server has had a life of its own: its {} records of definitions, \
-                 organisation, topology and tokens are not those of the server that keeps them; \
-                 it takes nothing from the others; start it with an empty store",
+                "the catalog of this server diverges from the registrar's: its {} records of \
+                 definitions, organisation, topology and tokens are no prefix of the registrar's; \
+                 no records are accepted; start this server with an empty store",
                 self.catalog.log.version
             );
             self.out.push(Output::Notice { text });
         } else if has_records
             && let Some(before) = self.catalog.log.chain.at(self.catalog.log.version)
         {
-            // Whoever it was has to find out. One without records is not answered.
+            // The other server has to detect this by itself. A message without records is not answered.
             let message = Message::Catalog(message::Catalog::Records {
                 from: self.catalog.log.version,
                 before,
@@ -350,7 +349,7 @@ impl Site {
     }
 }
 
-/// An offer to be kept for some time: a large one as a question only.
+/// An offer without its history if that is too large to hold.
 pub(crate) fn small_enough(mut offer: Box<Offer>, now: Timestamp) -> Box<Offer> {
     let mut base = RecordedAt(now);
     let entries = offer.entries.iter().flatten();

@@ -1,9 +1,7 @@
-//! Bringing a change of the topology to its end: what locked servers report, and what the registrar
-//! makes of it.
+//! Coordinating a change of the topology: reports of locked servers, and how the registrar ends the change.
 //!
-//! Invariant: a change ends only when every server of each locked domain has told what it has, or was
-//! declared down, and every moved one is at its new host. What is gathered here is volatile: after a
-//! crash of the registrar all say it again.
+//! Invariant: a change ends only when every server of each locked domain has reported all it has, or was declared down,
+//! and every moved server is at its new host. Reports are volatile: after a crash of the registrar they are resent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,37 +21,37 @@ use crate::message::{self, Instance, Message, Report};
 use crate::output::Output;
 use crate::retries::Backoff;
 
-/// For how long servers are waited for that need not report, as long as they can be reached.
+/// How long to wait for servers that need not report, while they can be reached.
 const GRACE: Duration = Duration::from_secs(2);
-/// Who has to report does so by then, or the change is undone.
+/// If a required report is missing after this time, the change is undone.
 const REPORTS_MAX: Duration = Duration::from_secs(30);
-/// A server has moved by then, or the change is undone.
+/// If a server has not moved after this time, the change is undone.
 const MOVES_MAX: Duration = Duration::from_secs(600);
 /// Back-off before a report is resent.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(8));
-/// How often servers are told of a change of which they do not seem to know.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+/// How often servers that have not acknowledged a change are notified.
+const NOTIFY_EVERY: Duration = Duration::from_secs(1);
 
-/// What is said again until the change is over.
+/// Reports of this server, resent until the change is over.
 #[derive(Debug, Default)]
 pub(crate) struct Reporting {
     change: u32,
     due: Timestamp,
     attempts: u32,
-    /// The servers whose stores have come to this host, and for which change.
+    /// Servers whose stores have arrived at this host, with the number of the change.
     moved: BTreeMap<ServerId, u32>,
 }
 
-/// What the registrar has heard of the change under way.
+/// Reports received by the registrar about the change under way.
 #[derive(Debug, Default)]
 pub(crate) struct Coordination {
     since: Timestamp,
-    /// Who has to report before the change can end.
+    /// Servers that have to report before the change can end.
     reporters: Vec<ServerId>,
     reports: BTreeMap<ServerId, Gathered>,
     moved: BTreeSet<ServerId>,
-    /// When those are told again who do not seem to have heard of it.
-    tell_due: Timestamp,
+    /// When to notify servers that have not acknowledged the change.
+    notify_due: Timestamp,
 }
 
 /// What a server has reported so far.
@@ -62,7 +60,7 @@ pub(crate) struct Gathered {
     latest_ms: u64,
     open: u64,
     ids: BTreeSet<InstanceId>,
-    /// All up to this one are told.
+    /// All ids up to this one are reported.
     upto: Option<InstanceId>,
     is_whole: bool,
 }
@@ -84,7 +82,7 @@ impl Coordination {
         self.moved.contains(&server)
     }
 
-    /// How many instances were reported to be there, and how many of them stay where they are.
+    /// The number of open instances reported, and how many of them are exceptions.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let open = self.reports.values().map(|gathered| gathered.open).sum();
         let ids = self.reports.values().map(|gathered| gathered.ids.len() as u64).sum();
@@ -93,14 +91,14 @@ impl Coordination {
 }
 
 impl Cluster {
-    /// The servers whose stores have come to this host by a change.
+    /// Servers whose stores have arrived at this host in this change.
     fn moved_here(&self, pending: &Pending) -> impl Iterator<Item = ServerId> {
         let number = pending.number;
         let all = self.reporting.moved.iter();
         all.filter(move |(_, change)| **change == number).map(|(id, _)| *id)
     }
 
-    /// A server speaks for all of its domain.
+    /// Whether a server may report for another one: it may for all of its domain.
     fn speaks_for(&self, from: ServerId, server: ServerId) -> bool {
         let domain = |id| self.seat().and_then(|seat| seat.topology.domain_of(id));
         from == server || domain(from) == domain(server)
@@ -114,7 +112,7 @@ impl Cluster {
         missing
     }
 
-    /// When something has to be done about the change even if nothing is heard.
+    /// When the change needs attention even if no report arrives.
     fn next_deadline(&self, pending: &Pending) -> Timestamp {
         let since = self.coordination.since;
         let has_silent = self.coordination.silent().next().is_some();
@@ -136,7 +134,7 @@ impl Cluster {
 }
 
 impl Cases {
-    /// All instances that are here and not over, whatever their state.
+    /// All instances here that are not over, in whatever state.
     pub(crate) fn known_ids(&self) -> impl Iterator<Item = InstanceId> {
         let open = self.instances.ids();
         open.chain(self.instances.broken_ids()).chain(self.unread.iter().copied())
@@ -144,22 +142,22 @@ impl Cases {
 }
 
 impl Catalog {
-    /// Whether a change is under way. If not, the sender has not heard of its end.
+    /// Whether a change is under way. If not, the sender has not received its end.
     fn is_pending(&self, change: u32) -> bool {
         self.changes().pending().is_some_and(|pending| pending.number == change)
     }
 }
 
 impl Site {
-    /// A change begins, or goes on in a new life.
+    /// A change begins, or is continued after a restart.
     pub(crate) fn change_begun(&mut self, now: Timestamp) {
         let Some(pending) = self.catalog.changes().pending() else { return };
         let change = pending.number;
-        // In a new life nobody is known to have heard of it.
-        let tell_due = if pending.begun_at == now { now.plus(TELL_EVERY) } else { now };
+        // After a restart no acknowledgement is known.
+        let notify_due = if pending.begun_at == now { now.plus(NOTIFY_EVERY) } else { now };
         let reporters = self.reporters(&pending.change, &pending.next, &pending.without);
         self.cluster.coordination =
-            Coordination { since: now, tell_due, reporters, ..Coordination::default() };
+            Coordination { since: now, notify_due, reporters, ..Coordination::default() };
         let moved = std::mem::take(&mut self.cluster.reporting.moved);
         self.cluster.reporting = Reporting { change, due: now, attempts: 0, moved };
         self.report(now);
@@ -176,8 +174,7 @@ impl Site {
         let topology = &seat.topology;
         let mut all = Vec::new();
         for domain in &change.domains {
-            // Whoever never had a part of the domain has nothing there to tell of, but has to be
-            // there to get one.
+            // A server that never had a part of the domain has nothing to report, but must be running to get a part.
             let divisions = self.catalog.changes().divisions(*domain);
             let has_part = |id: &ServerId| {
                 let gets_one = next.server(*id).is_some_and(|server| server.weight > 0);
@@ -189,7 +186,7 @@ impl Site {
         all
     }
 
-    /// Says what the registrar has to know, if it is time.
+    /// Sends the reports of this server to the registrar if they are due.
     pub(crate) fn report(&mut self, now: Timestamp) {
         let Some(pending) = self.catalog.changes().pending() else { return };
         if self.cluster.reporting.change != pending.number || self.cluster.reporting.due > now {
@@ -203,17 +200,17 @@ impl Site {
         reporting.due = now.plus(BACKOFF.after(reporting.attempts));
         reporting.attempts += 1;
         for message in messages {
-            self.tell_registrar(message, now);
+            self.send_to_registrar(message, now);
         }
     }
 
-    /// The registrar can be reached, and has perhaps not heard what was said before.
-    pub(crate) fn report_again(&mut self, now: Timestamp) {
+    /// The registrar can be reached again and may have missed earlier reports: resends them at once.
+    pub(crate) fn report_at_once(&mut self, now: Timestamp) {
         (self.cluster.reporting.due, self.cluster.reporting.attempts) = (now, 0);
         self.report(now);
     }
 
-    /// Everything that this server has to say about a change.
+    /// All reports of this server about a change.
     fn reports(&self, pending: &Pending) -> Vec<message::Registrar> {
         let is_locked = self.cluster.domain_here().is_some_and(|domain| pending.locks(domain));
         let parts = if is_locked { self.parts(pending) } else { Vec::new() };
@@ -226,14 +223,14 @@ impl Site {
         parts.chain(moved).collect()
     }
 
-    /// The store of a server has come to this host, and the registrar has to know.
-    pub(crate) fn say_moved(&mut self, change: u32, server: ServerId, now: Timestamp) {
+    /// The store of a server has arrived at this host: reports that to the registrar.
+    pub(crate) fn report_moved(&mut self, change: u32, server: ServerId, now: Timestamp) {
         self.cluster.reporting.moved.insert(server, change);
         self.cluster.reporting.due = now;
         self.report(now);
     }
 
-    fn tell_registrar(&mut self, message: message::Registrar, now: Timestamp) {
+    fn send_to_registrar(&mut self, message: message::Registrar, now: Timestamp) {
         let Some(here) = self.cluster.seat.as_ref().map(|seat| seat.here) else { return };
         match self.cluster.registrar() {
             Some(registrar) if registrar == here => self.on_registrar(here, message, now),
@@ -251,11 +248,12 @@ impl Site {
             .then_some(self.cluster.reporting.due);
         let is_registrar =
             self.cluster.registrar() == Some(here) && !self.cluster.is_given_away(pending.number);
-        let deadline = self.cluster.next_deadline(pending).min(self.cluster.coordination.tell_due);
+        let deadline =
+            self.cluster.next_deadline(pending).min(self.cluster.coordination.notify_due);
         [report, is_registrar.then_some(deadline)].into_iter().flatten().min()
     }
 
-    /// What this server reports, in parts.
+    /// The parts of this server's report.
     fn parts(&self, pending: &Pending) -> Vec<Report> {
         let ids = match pending.method {
             Method::Since => BTreeSet::new(),
@@ -288,7 +286,7 @@ impl Site {
         parts
     }
 
-    /// The instances here whose server another topology would change.
+    /// The instances here that another topology would assign to another server.
     pub(crate) fn affected(&self, next: &Topology) -> BTreeSet<InstanceId> {
         let (Some(seat), Some(domain)) = (&self.cluster.seat, self.cluster.domain_here()) else {
             return BTreeSet::new();
@@ -299,16 +297,16 @@ impl Site {
         self.cases.known_ids().filter(goes).filter(is_here).collect()
     }
 
-    /// A server reports what it has.
+    /// A server reports its instances.
     pub(crate) fn on_report(&mut self, from: ServerId, report: &Report, now: Timestamp) {
         if !self.catalog.is_pending(report.change) {
-            return self.bring_newer(from);
+            return self.send_newer_records(from);
         }
         self.cluster.coordination.reports.entry(from).or_default().add(report);
         self.coordinate(now);
     }
 
-    /// The store of a server is at its new host.
+    /// The store of a server has arrived at its new host.
     pub(crate) fn on_moved(
         &mut self,
         from: ServerId,
@@ -317,13 +315,13 @@ impl Site {
         now: Timestamp,
     ) {
         if !self.catalog.is_pending(change) || !self.cluster.speaks_for(from, server) {
-            return self.bring_newer(from);
+            return self.send_newer_records(from);
         }
         self.cluster.coordination.moved.insert(server);
         self.coordinate(now);
     }
 
-    /// Ends the change under way if it can be, or undoes it if it takes too long.
+    /// Ends the change under way if possible, or undoes it if it takes too long.
     pub(crate) fn coordinate(&mut self, now: Timestamp) {
         let Some(pending) = self.catalog.changes().pending() else { return };
         let Some(seat) = self.cluster.seat.as_ref() else { return };
@@ -333,12 +331,12 @@ impl Site {
             return;
         }
         let missing = self.cluster.missing(pending);
-        if self.cluster.coordination.tell_due <= now {
-            self.cluster.coordination.tell_due = now.plus(TELL_EVERY);
-            return self.tell_again(now);
+        if self.cluster.coordination.notify_due <= now {
+            self.cluster.coordination.notify_due = now.plus(NOTIFY_EVERY);
+            return self.notify_behind(now);
         }
         if missing.is_empty() {
-            if self.cluster.next_deadline(pending) <= now || self.all_know(pending) {
+            if self.cluster.next_deadline(pending) <= now || self.all_acknowledged(pending) {
                 self.finish(now);
             }
             return;
@@ -363,8 +361,8 @@ impl Site {
         self.undo_now(&why, &Caller::itself(), now);
     }
 
-    /// Tells those of the change who do not seem to have heard of it.
-    fn tell_again(&mut self, now: Timestamp) {
+    /// Notifies servers that have not acknowledged the change.
+    fn notify_behind(&mut self, now: Timestamp) {
         let Some(pending) = self.catalog.changes().pending() else { return };
         let is_behind = |id: &ServerId| {
             !self.migration.outbox.is_down(*id) && !self.catalog.has_records(*id, pending.records)
@@ -379,12 +377,12 @@ impl Site {
         self.coordinate(now);
     }
 
-    /// Whether all other servers that can be reached know of the change. One that has said nothing
-    /// since this server started cannot be.
-    fn all_know(&self, pending: &Pending) -> bool {
+    /// Whether all other reachable servers have acknowledged the change. A server that has announced nothing since this
+    /// one started counts as unreachable.
+    fn all_acknowledged(&self, pending: &Pending) -> bool {
         self.cluster.other_servers().all(|id| {
             self.migration.outbox.is_down(id)
-                || !self.catalog.has_said_records(id)
+                || !self.catalog.has_announced_records(id)
                 || pending.without.contains(&id)
                 || pending.moves(id)
                 || self.catalog.has_records(id, pending.records)
@@ -455,7 +453,7 @@ impl Gathered {
         self.open = report.open;
         let after = report.after.map(|Instance(id)| id);
         if self.is_whole || after > self.upto {
-            // A part before it is missing: all come again.
+            // An earlier part is missing; the sender resends all parts.
             return;
         }
         self.upto = self.upto.max(report.ids.last().copied());

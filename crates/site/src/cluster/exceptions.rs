@@ -1,8 +1,7 @@
 //! Exceptions of a domain end with their instances.
 //!
-//! Invariant: an exception is forgotten only when its instance is over at the one server that has it.
-//! Each server tells the registrar of its own; the registrar records them some at a time, so that the
-//! catalog grows by a few records only however many there are.
+//! Invariant: an exception is dropped only when its instance is over at the only server that has it. Each server
+//! reports its own to the registrar. The registrar records them in batches, so that the catalog grows by few records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,21 +17,21 @@ use crate::cluster::Cluster;
 use crate::message::{self, Message};
 use crate::output::Output;
 
-/// How often a server tells which exceptions are over, and how many at a time.
+/// How often a server reports ended exceptions, and how many at a time.
 const PAUSE: Duration = Duration::from_secs(30);
-const TOLD_MAX: usize = PORTION_MAX;
-/// The registrar records them when they are this part of all that are left of some change.
+const REPORTED_MAX: usize = PORTION_MAX;
+/// The registrar records ended exceptions when they make up this fraction of all exceptions left of a change.
 const PART: usize = 4;
 
 #[derive(Debug, Default)]
 pub(crate) struct Endings {
-    /// Exceptions of this server's domain that are here and not over.
+    /// Exceptions of this server's domain whose instances are here and not over.
     open: BTreeSet<InstanceId>,
-    /// Those that are over, until that is recorded.
+    /// Exceptions whose instances are over, until that is recorded.
     over: BTreeSet<InstanceId>,
     due: Timestamp,
-    /// At the registrar: what it was told and has not recorded yet.
-    told: BTreeMap<DomainId, BTreeSet<InstanceId>>,
+    /// At the registrar: ended exceptions that are reported and not recorded yet.
+    reported: BTreeMap<DomainId, BTreeSet<InstanceId>>,
 }
 
 impl Cases {
@@ -44,7 +43,7 @@ impl Cases {
 }
 
 impl Cluster {
-    /// It is recorded that these are over: nobody has to be told any more.
+    /// The end of these exceptions is recorded: they need not be reported any more.
     pub(crate) fn note_recorded_over(&mut self, domain: DomainId, ids: &[InstanceId]) {
         // An instance may be an exception of several domains.
         if self.domain_here() == Some(domain) {
@@ -56,7 +55,7 @@ impl Cluster {
 }
 
 impl Site {
-    /// Finds the exceptions that are this server's to look after.
+    /// Finds the exceptions this server has to report on.
     pub(crate) fn note_exceptions(&mut self) {
         let (Some(seat), Some(domain)) = (&self.cluster.seat, self.cluster.domain_here()) else {
             return;
@@ -73,7 +72,7 @@ impl Site {
         (self.cluster.endings.open, self.cluster.endings.over) = (open, over);
     }
 
-    /// An instance is over here, and stays in memory no longer.
+    /// An instance is over here and is removed from memory.
     pub(crate) fn forget_over(&mut self, id: InstanceId) {
         self.cases.instances.remove(id);
         self.planning.planning_over(id);
@@ -82,19 +81,19 @@ impl Site {
         }
     }
 
-    pub(crate) fn next_telling(&self) -> Option<Timestamp> {
+    pub(crate) fn next_over_report(&self) -> Option<Timestamp> {
         let is_quiet = self.catalog.changes().pending().is_none();
         (!self.cluster.endings.over.is_empty() && is_quiet).then_some(self.cluster.endings.due)
     }
 
-    /// Tells the registrar which exceptions are over, from time to time.
-    pub(crate) fn tell_over(&mut self, now: Timestamp) {
-        if self.next_telling().is_none_or(|due| due > now) {
+    /// Reports ended exceptions to the registrar from time to time.
+    pub(crate) fn report_over(&mut self, now: Timestamp) {
+        if self.next_over_report().is_none_or(|due| due > now) {
             return;
         }
         self.cluster.endings.due = now.plus(PAUSE);
         let ids: Vec<InstanceId> =
-            self.cluster.endings.over.iter().take(TOLD_MAX).copied().collect();
+            self.cluster.endings.over.iter().take(REPORTED_MAX).copied().collect();
         let Some(here) = self.cluster.seat.as_ref().map(|seat| seat.here) else { return };
         match self.cluster.registrar() {
             Some(registrar) if registrar == here => self.on_over(here, ids, now),
@@ -106,7 +105,7 @@ impl Site {
         }
     }
 
-    /// A server tells which exceptions are over.
+    /// A server reports ended exceptions.
     pub(crate) fn on_over(&mut self, from: ServerId, ids: Vec<InstanceId>, now: Timestamp) {
         let Some(seat) = &self.cluster.seat else { return };
         let is_registrar = seat.topology.registrar() == Some(seat.here);
@@ -126,12 +125,12 @@ impl Site {
         let is_exception = |id: &InstanceId| {
             sets().any(|ids| ids.contains(*id)) && found.chain.server(*id) == from
         };
-        let told = self.cluster.endings.told.entry(domain).or_default();
-        told.extend(ids.into_iter().filter(is_exception));
-        if told.is_empty() || told.len() * PART < left && told.len() < TOLD_MAX {
+        let reported = self.cluster.endings.reported.entry(domain).or_default();
+        reported.extend(ids.into_iter().filter(is_exception));
+        if reported.is_empty() || reported.len() * PART < left && reported.len() < REPORTED_MAX {
             return;
         }
-        let ids: Vec<InstanceId> = std::mem::take(told).into_iter().take(PORTION_MAX).collect();
+        let ids: Vec<InstanceId> = std::mem::take(reported).into_iter().take(PORTION_MAX).collect();
         self.cluster.note_recorded_over(domain, &ids);
         self.catalog.unexcept(domain, ids.clone());
         self.follow_topology();

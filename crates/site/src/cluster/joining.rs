@@ -1,4 +1,4 @@
-//! A server that has nothing but the file it was started with, until the catalog says who it is.
+//! A server that knows only its bootstrap file, until the catalog assigns it a number.
 //!
 //! Invariant: server numbers come from the catalog only, never from the file. Before it has joined, a site only fetches
 //! the catalog, and then discards everything that used numbers of the file. The driver addresses servers by name.
@@ -16,12 +16,12 @@ use crate::input::Input;
 use crate::refusal::{Kind, Refusal};
 
 impl Cluster {
-    /// This server among others, by the file until it has joined; `None` if it is alone.
+    /// This server's seat, by the file until it has joined; `None` for a single server.
     pub(crate) fn seat(&self) -> Option<&Seat> {
         self.seat.as_ref().or(self.bootstrap.as_ref())
     }
 
-    /// The number of a server, by the topology that this one goes by now: the file until it has joined.
+    /// The number of a server, by the topology this server uses now: the file until it has joined.
     pub(crate) fn server_named(&self, name: &str) -> Option<ServerId> {
         self.names.get(name).copied()
     }
@@ -32,7 +32,7 @@ impl Cluster {
     }
 
     /// Rebuilds the index from name to number.
-    pub(crate) fn name_servers(&mut self) {
+    pub(crate) fn index_names(&mut self) {
         let named = |seat: &Seat| -> BTreeMap<Arc<str>, ServerId> {
             let servers = seat.topology.numbered();
             servers.map(|(id, server)| (server.name.clone(), id)).collect()
@@ -40,20 +40,19 @@ impl Cluster {
         self.names = self.seat().map(named).unwrap_or_default();
     }
 
-    /// Whether the catalog has yet to say who this server is. The first of all need not wait for
-    /// it: what it could not publish does not keep it from working.
+    /// Whether the catalog does not name this server yet. The first registrar need not wait: it works even if it could
+    /// not publish its topology.
     pub(crate) fn is_joining(&self) -> bool {
         let waits = |file: &Seat| file.topology.registrar() != Some(file.here);
         self.seat.is_none() && self.bootstrap.as_ref().is_some_and(waits)
     }
 
-    /// Whether others are known by the numbers of the file alone.
+    /// Whether other servers are known by the numbers of the file alone.
     pub(crate) fn knows_only_file(&self) -> bool {
         self.seat.is_none() && self.bootstrap.is_some()
     }
 
-    /// Refuses to do anything, or to say that something does not exist, before the catalog says who
-    /// this server is.
+    /// Refuses every request before this server has joined, also with "not found".
     pub(crate) fn require_joined(&self) -> Result<(), Refusal> {
         if !self.is_joining() {
             return Ok(());
@@ -65,17 +64,17 @@ impl Cluster {
 }
 
 impl Site {
-    /// This server among others, by the file until it has joined; `None` if it is alone.
+    /// This server's seat, by the file until it has joined; `None` for a single server.
     pub fn seat(&self) -> Option<&Seat> {
         self.cluster.seat()
     }
 
-    /// This server among others, once the catalog names it; `None` also if it is alone.
+    /// This server's seat once the catalog names it; `None` also for a single server.
     pub fn joined(&self) -> Option<&Seat> {
         self.cluster.seat.as_ref()
     }
 
-    /// The number of a server, by the topology that this one goes by now: the file until it has joined.
+    /// The number of a server, by the topology this server uses now: the file until it has joined.
     pub fn server_named(&self, name: &str) -> Option<ServerId> {
         self.cluster.server_named(name)
     }
@@ -102,9 +101,9 @@ impl Site {
             Input::Stopping => {}
             Input::Settle => {
                 self.clock.latest = now;
-                self.beat(now);
+                self.announce_catalog(now);
             }
-            // What was asked for is answered, and of messages those about the catalog are heard.
+            // Reads and requests that need no catalog are answered, and messages about the catalog handled.
             Input::Request { .. }
             | Input::Message { .. }
             | Input::Link { .. }

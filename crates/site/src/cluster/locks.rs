@@ -1,9 +1,9 @@
-//! What waits here for a change of the topology to end: starts, offers, and, while this server moves
-//! to another host, everything.
+//! What waits here for a change of the topology to end: starts, offers and, while this server moves to another host,
+//! all inputs.
 //!
-//! Invariant: a locked server starts nothing and takes no instance that it does not have; a frozen
-//! one appends nothing but records of the catalog; one that is gone appends nothing at all, for it goes
-//! on elsewhere. What waits is answered or carried out when the lock is over, and never lost.
+//! Invariant: a locked server starts nothing and accepts no instance it does not have. A frozen one appends nothing but
+//! records of the catalog. One that is gone appends nothing at all, since it continues at its new host. Waiting
+//! requests are answered or carried out when the lock ends; none is lost.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,21 +22,21 @@ use crate::{Held, Site};
 
 /// The most starts that wait for a change to end.
 const STARTS_MAX: usize = 10_000;
-/// How often a server that has come up asks how much catalog there is.
+/// How often a restarted server requests the length of the catalog from others.
 const PAUSE: Duration = Duration::from_secs(1);
-/// After a shorter pause all that this server creates is still its own, even if it was declared down: the
-/// new weights count for what is created so much later.
+/// After a shorter pause every id this server creates is still its own, even if it was declared down: the new weights
+/// apply only to ids created this much later.
 const PAUSED_MIN: Duration = Duration::from_millis(SKEW_MS);
 
 /// Whether this site acts for its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Serving,
-    /// Its server moves to another host, or has come from one: it waits for the end of this change.
+    /// The server moves to another host, or has come from one, and waits for the end of this change.
     Frozen {
         change: u32,
     },
-    /// Its server goes on at another host since this change.
+    /// The server continues at another host since this change.
     Gone {
         change: u32,
     },
@@ -45,21 +45,21 @@ pub enum Mode {
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
     starts: VecDeque<Held>,
-    /// What came while this server was frozen, but for what can be said again.
-    aside: VecDeque<Input>,
-    aside_requests: usize,
-    /// It is known that no record of the catalog is missing here, or that none can matter.
+    /// Inputs that arrived while this server was frozen, except those that are resent.
+    deferred: VecDeque<Input>,
+    deferred_requests: usize,
+    /// No record of the catalog is missing here, or none that matters.
     caught_up: bool,
-    /// What others have said about the catalog was said before a long pause of this process.
-    heard_before_pause: bool,
+    /// The announcements of other servers were made before a long pause of this process.
+    announced_before_pause: bool,
     ask_due: Timestamp,
-    /// The change for which the store came to this host, or left it.
+    /// The change in which the store arrived at this host, or left it.
     moved_in: Option<u32>,
     given_away: Option<u32>,
     gone: Option<u32>,
-    /// How many changes have ended as far as this site has drawn its conclusions.
+    /// How many ended changes this site has processed.
     seen: u32,
-    /// The change under way, and the epoch, likewise.
+    /// The change under way and the epoch this site has processed.
     followed: (Option<u32>, u32),
 }
 
@@ -69,7 +69,7 @@ impl Cluster {
         seat.topology.domain_of(seat.here)
     }
 
-    /// Whether this server may have missed a change of its domain: it was declared down.
+    /// Whether this server may have missed a change of its domain because it was declared down.
     fn is_catching_up(&self) -> bool {
         let Some(seat) = self.seat.as_ref().filter(|_| !self.locks.caught_up) else {
             return false;
@@ -81,43 +81,43 @@ impl Cluster {
         domain.is_some_and(|domain| seat.topology.servers_of(domain).nth(1).is_some())
     }
 
-    /// Whether an instance that is not here may come here.
+    /// Whether an instance that is not here may be started or accepted here.
     pub(crate) fn belongs_here(&self, id: InstanceId) -> bool {
         let Some(seat) = &self.seat else { return true };
         let at = self.domain_here().and_then(|domain| seat.topology.server_in(domain, id));
         at.is_none_or(|at| at == seat.here)
     }
 
-    /// Whoever asked has hung up.
+    /// The client of this request has disconnected.
     pub(crate) fn drop_held(&mut self, id: RequestId) {
         self.locks.starts.retain(|held| held.id != id);
         let is_other =
             |input: &Input| !matches!(input, Input::Request { id: other, .. } if *other == id);
-        let before = self.locks.aside.len();
-        self.locks.aside.retain(is_other);
-        self.locks.aside_requests -= before - self.locks.aside.len();
+        let before = self.locks.deferred.len();
+        self.locks.deferred.retain(is_other);
+        self.locks.deferred_requests -= before - self.locks.deferred.len();
     }
 
-    /// This process was paused for so long that its server may have been declared down, and the weights
-    /// changed, without it. It asks again how much catalog there is. What was still under way to it is
-    /// handled first, and does not count.
-    pub(crate) fn doubt_catalog(&mut self, by: Duration, now: Timestamp) {
+    /// This process was paused for so long that its server may have been declared down and the weights changed
+    /// meanwhile. Requests the length of the catalog again. Messages sent before the pause are handled first, and do
+    /// not count as answers.
+    pub(crate) fn recheck_catalog(&mut self, by: Duration, now: Timestamp) {
         if by < PAUSED_MIN {
             return;
         }
         self.locks.caught_up = false;
         if self.is_catching_up() {
-            self.locks.heard_before_pause = true;
+            self.locks.announced_before_pause = true;
             self.locks.ask_due = now.plus(PAUSE);
         }
     }
 
-    /// Whether others have to say how much they have even if that is what is here.
+    /// Whether other servers have to answer even if they have no more records than this one.
     pub(crate) fn wants_answer(&self) -> bool {
         self.is_catching_up()
     }
 
-    /// Whether the store has left for another host, and what is written here counts no more.
+    /// Whether the store has left for another host, so that records written here are lost.
     pub(crate) fn is_given_away(&self, change: u32) -> bool {
         self.locks.given_away == Some(change)
     }
@@ -139,7 +139,7 @@ impl Site {
         if let Some(change) = self.cluster.locks.gone {
             return Mode::Gone { change };
         }
-        // The numbers of the file that this server was started with may be others.
+        // Without a seat, server numbers of the change could mean other servers.
         match (self.catalog.changes().pending(), &self.cluster.seat) {
             (Some(pending), Some(seat)) if pending.moves(seat.here) => {
                 Mode::Frozen { change: pending.number }
@@ -148,19 +148,19 @@ impl Site {
         }
     }
 
-    /// How many starts, and other requests, wait for a change to end.
+    /// How many starts and other requests wait for a change to end.
     pub fn held(&self) -> usize {
-        self.cluster.locks.starts.len() + self.cluster.locks.aside_requests
+        self.cluster.locks.starts.len() + self.cluster.locks.deferred_requests
     }
 
-    /// Whether nothing may be started here, nor taken that is new here.
+    /// Whether this server may neither start nor accept new instances.
     pub(crate) fn is_locked(&self) -> bool {
         let pending = self.catalog.changes().pending();
         let locks = |domain| pending.is_some_and(|pending| pending.locks(domain));
         self.cluster.domain_here().is_some_and(locks) || self.cluster.is_catching_up()
     }
 
-    /// Lets a start wait until this server may start something.
+    /// Holds a start until this server may start instances.
     pub(crate) fn hold_start(&mut self, held: Held) {
         if self.cluster.locks.starts.len() < STARTS_MAX {
             return self.cluster.locks.starts.push_back(held);
@@ -172,13 +172,13 @@ impl Site {
         self.answer(held.id, Err(Refusal::new(Kind::Exhausted, "too_many_starts", message)));
     }
 
-    /// Carries out what has waited, a portion at a time.
-    pub(crate) fn carry_on(&mut self, now: Timestamp) {
+    /// Carries out held inputs, a batch at a time.
+    pub(crate) fn release_held(&mut self, now: Timestamp) {
         while !self.entailed.is_enough()
             && self.mode() == Mode::Serving
-            && let Some(input) = self.cluster.locks.aside.pop_front()
+            && let Some(input) = self.cluster.locks.deferred.pop_front()
         {
-            self.cluster.locks.aside_requests -=
+            self.cluster.locks.deferred_requests -=
                 usize::from(matches!(input, Input::Request { .. }));
             self.act(input, now);
         }
@@ -192,31 +192,32 @@ impl Site {
         }
     }
 
-    /// When the next portion is due.
-    pub(crate) fn next_release(&self) -> Option<Timestamp> {
-        let waits = !self.cluster.locks.aside.is_empty()
+    /// When the next batch of held inputs is due.
+    pub(crate) fn next_held_release(&self) -> Option<Timestamp> {
+        let waits = !self.cluster.locks.deferred.is_empty()
             || !self.cluster.locks.starts.is_empty() && !self.is_locked();
         (waits && self.mode() == Mode::Serving).then_some(self.clock.latest)
     }
 
-    /// When it is asked again how much catalog there is.
+    /// When to request the length of the catalog again.
     pub(crate) fn next_catch_up(&self) -> Option<Timestamp> {
-        self.asks_on().then_some(self.cluster.locks.ask_due)
+        self.awaits_catalog().then_some(self.cluster.locks.ask_due)
     }
 
-    /// Whether somebody waits here for records of the catalog.
-    fn asks_on(&self) -> bool {
+    /// Whether this server waits for records of the catalog.
+    fn awaits_catalog(&self) -> bool {
         self.cluster.is_catching_up() || matches!(self.mode(), Mode::Frozen { .. })
     }
 
-    /// Asks how much catalog there is, as long as that is not known, or more is waited for.
+    /// Requests the length of the catalog from the neighbours and the registrar while it is unknown, or records are
+    /// awaited.
     pub(crate) fn catch_up(&mut self, now: Timestamp) {
-        if !self.asks_on() || self.cluster.locks.ask_due > now {
+        if !self.awaits_catalog() || self.cluster.locks.ask_due > now {
             return;
         }
         self.cluster.locks.ask_due = now.plus(PAUSE);
-        if std::mem::take(&mut self.cluster.locks.heard_before_pause) {
-            self.catalog.forget_records_of_others();
+        if std::mem::take(&mut self.cluster.locks.announced_before_pause) {
+            self.catalog.forget_announcements();
         }
         let Some(seat) = &self.cluster.seat else { return };
         let here = seat.here;
@@ -232,13 +233,13 @@ impl Site {
         }
     }
 
-    /// Another server has said how much catalog it has.
+    /// Another server has announced how many records it has.
     pub(crate) fn note_caught_up(&mut self, now: Timestamp) {
-        if !self.cluster.is_catching_up() || self.cluster.locks.heard_before_pause {
+        if !self.cluster.is_catching_up() || self.cluster.locks.announced_before_pause {
             return;
         }
         let Some(seat) = &self.cluster.seat else { return };
-        let knows = |id| self.catalog.has_no_more(id);
+        let knows = |id| self.catalog.has_announced_no_more(id);
         let mut neighbours = self.cluster.domain_here().into_iter().flat_map(|domain| {
             seat.topology.servers_of(domain).map(|(id, _)| id).filter(|id| *id != seat.here)
         });
@@ -246,11 +247,11 @@ impl Site {
         drop(neighbours);
         if is_caught_up {
             self.cluster.locks.caught_up = true;
-            self.hear_held(now);
+            self.retry_held_offers(now);
         }
     }
 
-    /// Draws the conclusions from records about changes, whoever has written or brought them.
+    /// Applies changes of the topology recorded in the catalog, whether they were written here or received.
     pub(crate) fn follow_changes(&mut self, now: Timestamp) {
         let pending = self.catalog.changes().pending().map(|pending| pending.number);
         let epoch = self.catalog.topology().map_or(0, |published| published.topology.epoch);
@@ -258,16 +259,16 @@ impl Site {
             std::mem::replace(&mut self.cluster.locks.followed, (pending, epoch));
         self.note_fates();
         if let Mode::Gone { change } = self.mode() {
-            return self.give_up(change);
+            return self.retire(change);
         }
         if pending.is_some() && pending != was_pending {
             self.change_begun(now);
         }
         if pending.is_none() {
-            // What was reported may be a million ids.
+            // The reports may hold a million ids.
             self.cluster.coordination = Coordination::default();
         }
-        // A frozen server hears no answers.
+        // A frozen server receives no answers.
         let freezes = pending != was_pending && self.mode() != Mode::Serving;
         if epoch != was_epoch || freezes {
             self.restart_key_questions();
@@ -278,12 +279,12 @@ impl Site {
         }
         if epoch != was_epoch || was_pending.is_some() && pending != was_pending {
             self.migration.hurry_redirected(now);
-            self.hear_held(now);
+            self.retry_held_offers(now);
         }
     }
 
-    /// What was stored before this life counts as it is: whoever runs the site knows which store of
-    /// a server is the one that counts.
+    /// Changes that ended before this restart count as processed: the operator knows which store of a server is in
+    /// force.
     pub(crate) fn note_recovered_fates(&mut self) {
         self.cluster.locks.seen = self.catalog.changes().next_number() - 1;
     }
@@ -306,15 +307,15 @@ impl Site {
         self.cluster.locks.seen = changes.next_number() - 1;
     }
 
-    /// The store of a server has come to this host as a whole.
+    /// The store of a server has arrived completely at this host.
     pub(crate) fn moved_in(&mut self, change: u32, server: ServerId, now: Timestamp) {
         let is_here = self.cluster.seat.as_ref().is_some_and(|seat| seat.here == server);
         if is_here {
             self.cluster.locks.moved_in = Some(change);
         }
         match self.catalog.changes().fate(change) {
-            None => self.say_moved(change, server, now),
-            Some(Fate::Undone) if is_here => self.give_up(change),
+            None => self.report_moved(change, server, now),
+            Some(Fate::Undone) if is_here => self.retire(change),
             Some(Fate::Undone | Fate::Published { .. }) => {}
         }
     }
@@ -323,17 +324,17 @@ impl Site {
     pub(crate) fn given_away(&mut self, change: u32) {
         self.cluster.locks.given_away = Some(change);
         if let Some(Fate::Published { .. }) = self.catalog.changes().fate(change) {
-            self.give_up(change);
+            self.retire(change);
         }
     }
 
-    /// This server goes on elsewhere: whoever waits here is told so.
-    fn give_up(&mut self, change: u32) {
+    /// This server continues elsewhere: refuses all waiting requests.
+    fn retire(&mut self, change: u32) {
         self.cluster.locks.gone = Some(change);
         let mut waiting: Vec<RequestId> = self.waiting.ids();
         waiting.extend(self.cluster.locks.starts.drain(..).map(|held| held.id));
         let request = |input| if let Input::Request { id, .. } = input { Some(id) } else { None };
-        waiting.extend(self.cluster.locks.aside.drain(..).filter_map(request));
+        waiting.extend(self.cluster.locks.deferred.drain(..).filter_map(request));
         waiting.extend(self.cases.take_key_waiters());
         let loading = std::mem::take(&mut self.cases.loading).into_values().flatten();
         waiting.extend(loading.map(|held| held.id));
@@ -341,7 +342,7 @@ impl Site {
         waiting.extend(repeated.map(|repeated| repeated.id));
         waiting.extend(std::mem::take(&mut self.cases.histories).into_keys());
         waiting.extend(std::mem::take(&mut self.cases.listings).into_keys());
-        self.cluster.locks.aside_requests = 0;
+        self.cluster.locks.deferred_requests = 0;
         for id in waiting {
             drop(self.waiting.take(id));
             let refusal = self.cluster.gone_refusal();
@@ -349,7 +350,7 @@ impl Site {
         }
     }
 
-    /// An input at a server that is frozen.
+    /// An input at a frozen server.
     pub(crate) fn act_frozen(&mut self, input: Input, now: Timestamp) {
         match input {
             Input::Recovered(_)
@@ -366,7 +367,7 @@ impl Site {
             Input::Stopping => {}
             Input::Settle => self.settle_frozen(now),
             Input::Message { ref message, .. } => {
-                // All others are resent.
+                // All other messages are resent.
                 let is_of_change = matches!(
                     message,
                     Message::Catalog(_)
@@ -382,17 +383,17 @@ impl Site {
                 {
                     return self.act(input, now);
                 }
-                if self.cluster.locks.aside_requests >= self.config.waiting_max {
+                if self.cluster.locks.deferred_requests >= self.config.waiting_max {
                     return self.answer(id, Err(moving()));
                 }
-                self.cluster.locks.aside_requests += 1;
-                self.cluster.locks.aside.push_back(input);
+                self.cluster.locks.deferred_requests += 1;
+                self.cluster.locks.deferred.push_back(input);
             }
             Input::Loaded(_)
             | Input::HistoryRead { .. }
             | Input::ClosedRead { .. }
             | Input::EntriesRead { .. }
-            | Input::FilesHere { .. } => self.cluster.locks.aside.push_back(input),
+            | Input::FilesHere { .. } => self.cluster.locks.deferred.push_back(input),
         }
     }
 

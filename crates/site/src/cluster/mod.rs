@@ -1,4 +1,4 @@
-//! This server among others: its seat, the topology in force, and changes of it.
+//! This server within the cluster: its seat, the topology in force, and changes of the topology.
 
 pub(crate) mod coordinate;
 pub(crate) mod exceptions;
@@ -28,23 +28,22 @@ use watch::Watching;
 /// What this server knows of its place in the cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Cluster {
-    /// This server among others, as the catalog says; `None` if it is alone, or if the catalog
-    /// does not say so yet.
+    /// This server's seat by the catalog; `None` for a single server, or if the catalog does not name it yet.
     pub(crate) seat: Option<Seat>,
-    /// The same, as it was told when it started.
+    /// The seat by the file this server was started with.
     pub(crate) bootstrap: Option<Seat>,
-    /// The numbers of servers by their names, as of the seat, or else of the file.
+    /// Numbers of servers by name, of the seat, or else of the file.
     pub(crate) names: BTreeMap<Arc<str>, ServerId>,
-    /// Whether something other than what was stored has come in.
+    /// Whether any input other than stored records has been handled.
     pub(crate) has_begun: bool,
     /// What waits here for a change of the topology to end.
     pub(crate) locks: Locks,
-    /// What is said to the registrar about it, and what the registrar has heard.
+    /// Reports sent to the registrar, and reports received as the registrar.
     pub(crate) reporting: Reporting,
     pub(crate) coordination: Coordination,
-    /// Exceptions of the domain that are here.
+    /// Ended exceptions of the domain.
     pub(crate) endings: Endings,
-    /// Whether the servers have the load they are meant to have.
+    /// Whether the loads of the servers match their weights.
     pub(crate) watching: Watching,
 }
 

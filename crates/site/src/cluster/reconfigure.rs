@@ -1,7 +1,7 @@
-//! What an operator asks for: another topology, how a change is getting on, or to give it up.
+//! Requests of an operator: another topology, the progress of a change, or its undoing.
 //!
-//! Invariant: what moves neither instances nor servers is published at once; everything else is a
-//! change, begun here with one record and brought to its end by `coordinate`.
+//! Invariant: a topology that moves neither instances nor servers is published at once. Any other is a change, begun
+//! here with one record and ended by `coordinate`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::cluster::Cluster;
 use crate::input::PublishTopology;
 use crate::refusal::{Kind, Refusal};
 
-/// What a change of weights is expected to take before there was one.
+/// The expected duration of a change of weights if there was none yet.
 const USUAL: Duration = Duration::from_secs(1);
 /// What an exception takes at every server.
 const EXCEPTION_BYTES: u64 = 16;
@@ -37,7 +37,7 @@ impl Cluster {
         asked.without.iter().map(number).collect()
     }
 
-    /// Refuses changes that could not be brought to an end.
+    /// Refuses changes that could not end.
     fn require_changeable(&self, next: &Topology, change: &Change) -> Result<(), Refusal> {
         let Some(seat) = &self.seat else { return Ok(()) };
         let known = seat.topology.servers.len();
@@ -54,7 +54,7 @@ impl Cluster {
             return Err(Refusal::new(Kind::Conflict, "server_not_joined", message));
         }
         if !change.servers.is_empty() && !change.domains.is_empty() {
-            // The domain would start nothing for as long as a store is copied.
+            // The domain could start nothing for as long as a store is copied.
             let message = "weights and hosts do not change at the same time; publish the weights \
                            first, and then where servers run";
             return Err(Refusal::new(Kind::Conflict, "weights_and_hosts", message));
@@ -84,7 +84,7 @@ impl Cluster {
 }
 
 impl Site {
-    /// Begins a change, or goes on with the one under way if that is the one asked for.
+    /// Begins a change, or continues the one under way if it is the same.
     pub(crate) fn begin_change(
         &mut self,
         caller: &Caller,
@@ -98,7 +98,7 @@ impl Site {
         self.cluster.require_changeable(&topology, &change)?;
         self.require_reachable(&topology, &change, &without)?;
         if method == Method::Except && !without.is_empty() && !change.domains.is_empty() {
-            let message = "of a server that is down nobody knows which instances it has; change the \
+            let message = "the instances of a server that is down are unknown; change the \
                            weights by time stamp (`since`)";
             return Err(Refusal::new(Kind::Invalid, "exceptions_unknown", message));
         }
@@ -121,13 +121,13 @@ impl Site {
         Ok(self.changing())
     }
 
-    /// How the change under way is getting on; if it is over already, what has come of it.
+    /// The progress of the change under way, or how the last one ended.
     pub(crate) fn changing(&self) -> Answer {
         Answer::Reconfiguration(Box::new(self.reconfiguration_now()))
     }
 
-    /// Refuses a change that would lock a domain only to wait for somebody who is not there, and one
-    /// behind the back of a server that may take itself for the only one of its domain.
+    /// Refuses a change that would lock a domain while it waits for an unreachable server, and a change that declares a
+    /// server down which may believe it is the only one of its domain.
     fn require_reachable(
         &self,
         next: &Topology,
@@ -156,17 +156,17 @@ impl Site {
         }
         let names = self.cluster.names(&away);
         let message = format!(
-            "{names} cannot be reached, and the domain would wait for it; try again, or declare it \
-             down with `--without` if it does not come back"
+            "{names} cannot be reached, and the domain would have to wait; try again, or declare a server \
+             down with `--without` if it is gone for good"
         );
         Err(Refusal::new(Kind::Exhausted, "server_unreachable", message))
     }
 
-    /// What another topology would change for what is here. Everybody answers for themselves.
+    /// What another topology would change for what is here. Every server answers for itself.
     pub(crate) fn dry_run(&self, method: Method, next: &Topology, change: &Change) -> Answer {
         let here = self.cluster.seat.as_ref().map(|seat| seat.here);
         let known = self.cases.known_ids().count() as u64;
-        // Other servers have parts of the same instance: only the one that started it counts it.
+        // Several servers have parts of the same instance: only the one that started the instance counts it.
         let open =
             self.cases.known_ids().filter(|id| self.cluster.starter_of(*id).is_none()).count()
                 as u64;
@@ -240,7 +240,7 @@ impl Site {
         }
     }
 
-    /// Gives the change under way up.
+    /// Undoes the change under way.
     pub(crate) fn undo(
         &mut self,
         caller: &Caller,
@@ -249,7 +249,7 @@ impl Site {
     ) -> Result<Answer, Refusal> {
         caller.require_admin()?;
         self.cluster.require_registrar()?;
-        let why = bounded(why.unwrap_or_else(|| "somebody asked for it".to_owned()), "reason")?;
+        let why = bounded(why.unwrap_or_else(|| "no reason was given".to_owned()), "reason")?;
         let Some(pending) = self.catalog.changes().pending() else {
             let message = "no change of the topology is under way; nothing is left to do";
             return Err(Refusal::new(Kind::Conflict, "no_change", message));

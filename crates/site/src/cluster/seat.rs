@@ -1,4 +1,4 @@
-//! This server among others: what it controls, and what it knows, in the words of placement.
+//! This server within the topology: what it controls and what it knows, in the terms of placement.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use legwork_placement::{Known, Last, Map, Topology, place};
 
 use crate::executors::Executors;
 
-/// Who a server is among others, as it is told when it starts.
+/// A server's identity in the cluster, as configured at its start.
 #[derive(Clone, Debug)]
 pub struct Member {
     /// Its name in the topology.
     pub name: Arc<str>,
-    /// The text of a topology: where the others are as long as the catalog does not say it. The
-    /// first registrar publishes it.
+    /// The text of a topology: the addresses of other servers until the catalog names them. The first registrar
+    /// publishes it.
     pub topology: Arc<str>,
 }
 
@@ -28,14 +28,14 @@ pub struct Seat {
     pub topology: Arc<Topology>,
 }
 
-/// This server, as far as one instance goes.
+/// This server with regard to one instance.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'a> {
     pub(crate) seat: &'a Seat,
     pub(crate) instance: InstanceId,
 }
 
-/// This server, as the engine sees it when it decides about one instance.
+/// This server as the engine sees it when it decides about an instance.
 #[derive(Clone, Copy)]
 pub(crate) enum Standing<'a> {
     Alone,
@@ -51,7 +51,7 @@ pub(crate) struct Knowledge<'a> {
 }
 
 impl Seat {
-    /// A domain, if it is not that of this server.
+    /// A domain, unless it is that of this server.
     fn elsewhere(&self, domain: Option<DomainId>) -> Option<DomainId> {
         domain.filter(|domain| self.topology.domain_of(self.here) != Some(*domain))
     }
@@ -66,8 +66,8 @@ impl<'a> At<'a> {
         Knowledge { instance: self.instance, state, here: self.seat.here }
     }
 
-    /// The server that controls a node. What cannot be told stays here: it is better done at the
-    /// wrong place than nowhere.
+    /// The server that controls a node. If it cannot be determined, this server controls the node: the wrong place is
+    /// better than none.
     pub(crate) fn place(self, schema: &Schema, state: &State, node: NodeId) -> ServerId {
         place(schema, &self.knowing(state), &*self.seat.topology, node).unwrap_or(self.seat.here)
     }
@@ -76,7 +76,7 @@ impl<'a> At<'a> {
         self.place(schema, state, node) == self.seat.here
     }
 
-    /// The name of the server that controls a node, if that can be told yet.
+    /// The name of the server that controls a node, if it can be determined yet.
     pub(crate) fn controller(
         self,
         schema: &Schema,
@@ -87,7 +87,7 @@ impl<'a> At<'a> {
         Some(self.seat.topology.server(server)?.name.clone())
     }
 
-    /// All other servers that have to do with the instance, as far as known here.
+    /// All other servers involved in the instance, as far as known here.
     pub(crate) fn others(self, state: &State) -> Vec<ServerId> {
         let known = self.knowing(state);
         let peers = state.peers().iter().map(|peer| peer.server);

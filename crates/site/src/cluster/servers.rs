@@ -1,4 +1,4 @@
-//! Which servers there are, and which of them is responsible for what.
+//! The servers of the topology, and which of them is responsible for what.
 
 use std::sync::Arc;
 
@@ -10,23 +10,23 @@ use super::seat::Seat;
 use crate::refusal::{Kind, Refusal};
 
 impl Cluster {
-    /// This server's number; of one that is alone any will do.
+    /// This server's number; arbitrary for a single server.
     pub(crate) fn server_here(&self) -> ServerId {
         self.seat.as_ref().map_or(ServerId(0), |seat| seat.here)
     }
 
-    /// Refuses to start what another server of the domain controls there.
+    /// Refuses to start an instance that another server of the domain controls.
     pub(crate) fn require_placed(&self, id: InstanceId) -> Result<(), Refusal> {
         let Some(seat) = &self.seat else { return Ok(()) };
-        // By its id everybody finds who has started it.
+        // Every server finds the starter of an instance by its id.
         if self.belongs_here(id) && id.server() == seat.here {
             return Ok(());
         }
         Err(placed_elsewhere(seat.topology.starter(seat.here, id)))
     }
 
-    /// The same of a start with a key, wherever its id was drawn: of a key that was not used yet one
-    /// server alone decides, the one that has its spread now.
+    /// Like `require_placed`, for a start with a key. Wherever its id was drawn: only the server that has the key's
+    /// spread now may decide about a key that was not used yet.
     pub(crate) fn require_placed_now(&self, id: InstanceId) -> Result<(), Refusal> {
         self.require_placed(id)?;
         let domain = self.domain_here();
@@ -48,14 +48,14 @@ impl Cluster {
         Err(Refusal::new(Kind::Invalid, "no_such_domain", message))
     }
 
-    /// The other servers there are.
+    /// All servers but this one.
     pub(crate) fn other_servers(&self) -> impl Iterator<Item = ServerId> {
         self.seat.iter().flat_map(|seat| {
             seat.topology.numbered().map(|(id, _)| id).filter(|id| *id != seat.here)
         })
     }
 
-    /// The name of this server, if there are others.
+    /// The name of this server; `None` for a single server.
     pub(crate) fn name_here(&self) -> Option<Arc<str>> {
         self.other_servers().next()?;
         self.server_name(self.seat.as_ref()?.here)
@@ -66,8 +66,8 @@ impl Cluster {
         topology.server(server).map(|server| server.name.clone())
     }
 
-    /// The server of a domain that an instance belongs to, if that is not the one that something of
-    /// it is on its way to.
+    /// The server an instance belongs to in the domain of `to`, if it is neither `to` nor this server: transfers of the
+    /// instance are redirected there.
     pub(crate) fn redirection(&self, id: InstanceId, to: ServerId) -> Option<ServerId> {
         let Seat { topology, here } = self.seat.as_ref()?;
         let at = topology.server_in(topology.domain_of(to)?, id)?;

@@ -1,7 +1,7 @@
 //! Publishing topologies, and this server's seat in the one in force.
 //!
-//! Invariant: the seat follows the catalog. So whoever knows a definition knows a topology that has
-//! all its domains, and the numbers of domains and servers mean the same everywhere.
+//! Invariant: the seat follows the catalog. So a server that knows a definition also knows a topology with all its
+//! domains, and the numbers of domains and servers mean the same everywhere.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use crate::refusal::{Kind, Refusal};
 use crate::{Site, page};
 
 impl Catalog {
-    /// The topology that a text makes of the one in force, and what is wrong with it. `rules` says
-    /// from when the weights of a domain count that it changes.
+    /// The topology that follows from a text and the one in force, and the errors of the text. `rules` says from when
+    /// on the weights of each changed domain apply.
     pub(crate) fn next_topology(
         &self,
         source: &str,
@@ -49,8 +49,8 @@ impl Catalog {
 }
 
 impl Cluster {
-    /// Refuses a version from before the topology that names domains it does not have: they could
-    /// be added while it runs.
+    /// Refuses a definition older than the topology that names domains the topology lacks: they could be added while it
+    /// runs.
     pub(crate) fn require_domains(&self, schema: &Schema) -> Result<(), Refusal> {
         let unknown = self.seat.as_ref().and_then(|seat| unknown_domain(schema, &seat.topology));
         let Some(name) = unknown else { return Ok(()) };
@@ -62,7 +62,7 @@ impl Cluster {
         Err(Refusal::new(Kind::Conflict, "no_such_domain", message))
     }
 
-    /// Refuses what only the server that writes the catalog can do.
+    /// Refuses requests that only the registrar can carry out.
     pub(crate) fn require_registrar(&self) -> Result<(), Refusal> {
         let Some(seat) = self.seat() else { return Ok(()) };
         match seat.topology.registrar() {
@@ -79,14 +79,14 @@ impl Cluster {
         }
     }
 
-    /// The server that writes the catalog, as far as known here.
+    /// The registrar, as far as known here.
     pub(crate) fn registrar(&self) -> Option<ServerId> {
         self.seat().and_then(|seat| seat.topology.registrar())
     }
 }
 
 impl Site {
-    /// Reads what this server was told of the others when it started.
+    /// Reads the topology file this server was started with.
     pub(crate) fn read_bootstrap(&mut self) {
         let Some(member) = &self.config.member else { return };
         let (topology, findings) = Topology::parse(&member.topology);
@@ -94,7 +94,7 @@ impl Site {
         match (topology, here) {
             (Some(topology), Some(here)) => {
                 self.cluster.bootstrap = Some(Seat { here, topology: Arc::new(topology) });
-                self.cluster.name_servers();
+                self.cluster.index_names();
             }
             (Some(_), None) => {
                 let name = &member.name;
@@ -111,12 +111,12 @@ impl Site {
         }
     }
 
-    /// The first input of this life: the first registrar publishes what it was started with.
+    /// The first input after a start: the first registrar publishes the topology it was started with.
     pub(crate) fn begin(&mut self, now: Timestamp) {
         if std::mem::replace(&mut self.cluster.has_begun, true) {
             return;
         }
-        // As it was: nothing has changed yet.
+        // Before anything has changed.
         self.note_recovered_fates();
         self.follow_changes(now);
         if self.catalog.topology().is_some() {
@@ -144,7 +144,7 @@ impl Site {
         }
     }
 
-    /// The seat follows the topology in force.
+    /// Updates the seat from the topology in force.
     pub(crate) fn follow_topology(&mut self) {
         let Some(member) = &self.config.member else { return };
         let topology = self.catalog.topology().map(|published| published.topology.clone());
@@ -156,17 +156,17 @@ impl Site {
             self.catalog.forget_file_numbers();
         }
         self.cluster.seat = seat;
-        self.cluster.name_servers();
+        self.cluster.index_names();
     }
 
-    /// The topology in force, if the store is that of one of its servers and this server was started alone: it
-    /// would do what others have in hand.
+    /// The topology in force, if this server was started alone with the store of one of its servers. It must not run:
+    /// it would repeat the work of others.
     pub fn member_alone(&self) -> Option<&Topology> {
         let published = self.catalog.topology()?;
         self.config.member.is_none().then_some(&*published.topology)
     }
 
-    /// Puts a topology in force, the next epoch; at once if it moves nothing.
+    /// Publishes a topology, at once if it moves nothing, else as a change.
     pub(crate) fn publish_topology(
         &mut self,
         caller: &Caller,
@@ -195,7 +195,7 @@ impl Site {
             return Ok(self.dry_run(method, &topology, &change.unwrap_or_default()));
         }
         if let Some(pending) = self.catalog.changes().pending() {
-            // Whoever asks for it again hears how it is getting on.
+            // The same request again gets the progress of the change.
             let is_same = *pending.source == asked.source;
             return if is_same { Ok(self.changing()) } else { Err(under_way(pending)) };
         }
@@ -240,7 +240,8 @@ impl Site {
         self.follow_changes(now);
     }
 
-    /// Whether the first topology fits what was here before. What a later one may change fits.
+    /// Whether the first topology fits the instances and definitions that were here before. Later topologies always
+    /// fit.
     fn first_fits(&self, topology: &Topology) -> Result<(), Refusal> {
         let mut findings = self.catalog.misplaced(topology);
         let registrar = topology.registrar().and_then(|id| topology.server(id));
@@ -272,7 +273,7 @@ impl Site {
         }
     }
 
-    /// The topology in force, or another epoch: that one is read from the store.
+    /// The topology in force, or another epoch read from the store.
     pub(crate) fn topology(&mut self, id: RequestId, caller: &Caller, epoch: Option<u32>) {
         let in_force = self.catalog.topology();
         let answer = match (caller.require_any(), in_force) {

@@ -1,9 +1,8 @@
-//! The watch-dog: every server tells the registrar how much it does, and the registrar holds it
-//! against what the weights are meant to bring.
+//! The watch-dog: every server reports its load to the registrar, which compares the loads with the weights.
 //!
-//! Invariant: nothing is told or watched unless the topology says so. What comes of it is a proposal,
-//! or by the same topology a change like any other, recorded in the name of the watch-dog. What was
-//! seen is volatile: a registrar that comes back begins to watch anew.
+//! Invariant: no load is reported or watched unless the topology asks for it. The outcome is a proposal, or, if the
+//! topology says so, a change like any other, recorded in the name of the watch-dog. Observations are volatile: a
+//! restarted registrar begins again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,22 +19,22 @@ use crate::input::PublishTopology;
 use crate::message::{self, Message};
 use crate::output::Output;
 
-/// How often a server tells how much it has done.
+/// How often a server reports its load.
 const PAUSE: Duration = Duration::from_secs(30);
-/// Whoever has not told for this long is not counted on.
+/// A server that has not reported for this long is left out.
 const SILENCE: Duration = Duration::from_secs(90);
 
 #[derive(Debug, Default)]
 pub(crate) struct Watching {
-    /// Records of instances written here since that was last told.
+    /// Records of instances written here since the last report.
     pub(crate) written: u64,
     due: Timestamp,
-    /// At the registrar: what each server has told last, and when.
-    told: BTreeMap<ServerId, (u64, Timestamp)>,
+    /// At the registrar: the last report of each server, and when it arrived.
+    loads_reported: BTreeMap<ServerId, (u64, Timestamp)>,
     domains: BTreeMap<DomainId, Watch>,
-    /// The epoch that the domains are watched under.
+    /// The epoch under which the domains are watched.
     epoch: u32,
-    /// The last proposal of each domain, until its weights change.
+    /// The last proposal for each domain, until its weights change.
     proposals: BTreeMap<DomainId, Proposal>,
 }
 
@@ -49,21 +48,21 @@ impl Cluster {
         self.policy().map(|_| self.watching.due)
     }
 
-    /// What was told before counts as if it had never been: all have been silent for longer than they may.
-    pub(crate) fn watch_anew(&mut self, now: Timestamp) {
-        self.watching.told.clear();
+    /// Drops all reports: after a long pause every server would count as silent.
+    pub(crate) fn restart_watch(&mut self, now: Timestamp) {
+        self.watching.loads_reported.clear();
         self.watching.domains.clear();
         self.watching.due = self.watching.due.max(now.plus(PAUSE));
     }
 
-    /// A server has told how much it has done.
+    /// A server reports its load.
     pub(crate) fn on_load(&mut self, from: ServerId, written: u64, now: Timestamp) {
         if self.policy().is_some() {
-            self.watching.told.insert(from, (written, now));
+            self.watching.loads_reported.insert(from, (written, now));
         }
     }
 
-    /// What the watch-dog proposes, in words, for each domain that it proposes something for.
+    /// The proposals of the watch-dog in words, one for each domain concerned.
     pub(crate) fn proposals(&self) -> Vec<String> {
         let Some(seat) = &self.seat else { return Vec::new() };
         let proposals = self.watching.proposals.values();
@@ -72,10 +71,10 @@ impl Cluster {
 }
 
 impl Site {
-    /// Tells how much was done here; the registrar looks at what all have told.
-    pub(crate) fn watch(&mut self, now: Timestamp) {
+    /// Reports this server's load; the registrar checks all loads.
+    pub(crate) fn report_load(&mut self, now: Timestamp) {
         let Some(due) = self.cluster.next_watch() else {
-            // Work from before somebody wanted it watched is not told.
+            // Work done before watching was switched on is not reported.
             self.cluster.watching.written = 0;
             return;
         };
@@ -88,7 +87,7 @@ impl Site {
         match self.cluster.registrar() {
             Some(registrar) if registrar == here => {
                 self.cluster.on_load(here, written, now);
-                self.look_after(now);
+                self.check_loads(now);
             }
             Some(to) => self.out.push(Output::Send {
                 to,
@@ -98,8 +97,8 @@ impl Site {
         }
     }
 
-    /// Holds the loads of each domain against what is meant.
-    fn look_after(&mut self, now: Timestamp) {
+    /// Compares the loads of each domain with its weights.
+    fn check_loads(&mut self, now: Timestamp) {
         let (Some(policy), Some(seat)) = (self.cluster.policy().cloned(), &self.cluster.seat)
         else {
             return;
@@ -116,8 +115,12 @@ impl Site {
                 .for_each(|watch| watch.changed(&policy, now));
             self.cluster.watching.proposals.clear();
         }
-        let recent =
-            self.cluster.watching.told.iter().filter(|(_, (_, at))| now.since(*at) < SILENCE);
+        let recent = self
+            .cluster
+            .watching
+            .loads_reported
+            .iter()
+            .filter(|(_, (_, at))| now.since(*at) < SILENCE);
         let loads: BTreeMap<ServerId, u64> = recent.map(|(id, (load, _))| (*id, *load)).collect();
         for domain in (0..).map(DomainId).take(topology.domains.len()) {
             let watched: Vec<Watched> =
@@ -133,7 +136,7 @@ impl Site {
         }
     }
 
-    /// Tells of other weights, and puts them in force if that is wanted.
+    /// Announces other weights, and publishes them if the topology asks for it.
     fn propose(
         &mut self,
         topology: &Topology,

@@ -1,7 +1,7 @@
-//! Where a request belongs: the server that can carry it out.
+//! Routing of requests: the server that can carry a request out.
 //!
-//! Invariant: it follows from what is known here, without a message. Of an instance that was never
-//! here its id tells who started it; whoever passed control on knows to whom.
+//! Invariant: the server follows from what is known here, without a message. For an instance that was never here the id
+//! gives the server that started it; a server that handed control over knows the receiver.
 
 use legwork_model::id::{ActivityId, InstanceId, ServerId};
 use legwork_placement::place;
@@ -12,7 +12,7 @@ use crate::input::{Request, Subject};
 use crate::refusal::{Kind, Refusal};
 
 impl Cluster {
-    /// Who started an instance that is not known here, if its id tells.
+    /// The server that started an instance that is not known here, if its id gives one.
     pub(crate) fn starter_of(&self, id: InstanceId) -> Option<ServerId> {
         let seat = self.seat.as_ref()?;
         let starter = id.server();
@@ -24,15 +24,15 @@ impl Cluster {
         let topology = self.seat.as_ref().map(|seat| &seat.topology);
         let name = topology.and_then(|topology| Some(topology.server(server)?.name.clone()));
         let message = match name {
-            Some(name) => format!("it is in the hands of the server `{name}`; ask there"),
-            None => format!("it is in the hands of server {}; ask there", server.0),
+            Some(name) => format!("owned by the server `{name}`; send the request there"),
+            None => format!("owned by server {}; send the request there", server.0),
         };
         Refusal::new(Kind::Conflict, "elsewhere", message).at(Some(server))
     }
 }
 
 impl Site {
-    /// Refuses a request that another server can carry out, with word of that server.
+    /// Refuses a request that another server can carry out, with the name of that server.
     pub(crate) fn require_here(&self, request: &Request) -> Result<(), Refusal> {
         if !request.needs_no_catalog() {
             self.cluster.require_joined()?;
@@ -43,7 +43,7 @@ impl Site {
         }
     }
 
-    /// `None` if the request is to be carried out, or refused, here.
+    /// The server for a request; `None` if it is carried out or refused here.
     fn server_for(&self, request: &Request) -> Option<ServerId> {
         self.cluster.seat.as_ref()?;
         match request.subject() {
@@ -51,12 +51,12 @@ impl Site {
                 Some(_) => None,
                 None => self.cluster.starter_of(instance),
             },
-            // Orders for the instance as a whole are given where it was started.
+            // Commands for an instance as a whole go to the server that started it.
             Subject::Order(instance) => match self.cases.instances.state(instance) {
                 Some((_, state)) => state.started_elsewhere(),
                 None => self.cluster.starter_of(instance),
             },
-            // Who has told of an item here knows best.
+            // The server that has announced the item on a worklist here is most up to date.
             Subject::Activity(activity, agent) => agent
                 .and_then(|agent| self.work.remote_item(agent, activity))
                 .or_else(|| self.controller_of(activity)),
@@ -64,7 +64,7 @@ impl Site {
         }
     }
 
-    /// Who controls an activity, as far as it is known here; `None` stands for this server.
+    /// The server that controls an activity, as far as known here; `None` stands for this server.
     fn controller_of(&self, activity: &ActivityId) -> Option<ServerId> {
         let seat = self.cluster.seat.as_ref()?;
         let Some((schema, state)) = self.cases.instances.state(activity.instance) else {
@@ -73,9 +73,9 @@ impl Site {
         let node = schema.node_named(&activity.step)?;
         let known = seat.at(activity.instance).knowing(state);
         let controller = place(schema, &known, &*seat.topology, node.id).or_else(|| {
-            // What its place depends on came to pass further on: those know to whom control went.
-            let told = state.peers().iter().filter(|peer| peer.sent > 0);
-            told.map(|peer| peer.server).next_back()
+            // Its place depends on steps done at other servers: the last receiver of control knows more.
+            let receivers = state.peers().iter().filter(|peer| peer.sent > 0);
+            receivers.map(|peer| peer.server).next_back()
         });
         controller.filter(|server| *server != seat.here)
     }

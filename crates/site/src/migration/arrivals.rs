@@ -1,8 +1,7 @@
-//! Parcels that come from other servers.
+//! Transfers that arrive from other servers.
 //!
-//! Invariant: a parcel takes effect in one record, once, in the order of its number. Of one
-//! instance one sender at a time is asked for what is lacking here; the others wait their turn, so
-//! that nothing is delivered by two.
+//! Invariant: a transfer takes effect once, in one record, in the order of the numbers. For each instance one sender at
+//! a time is asked for the missing history; other senders queue, so that no two senders deliver the same entries.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -18,10 +17,10 @@ use crate::cases::step::guarded;
 use crate::message::{self, Instance, Message, Offer, ParcelId};
 use crate::output::Output;
 
-/// For how long the others wait for a sender that was asked.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long other senders wait for the answer of the one that was asked.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Who was asked for a part of an instance, and who waits to be asked.
+/// For each instance: the sender asked for history, and the senders that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     asked: BTreeMap<InstanceId, Asked>,
@@ -68,19 +67,19 @@ impl Site {
             None => (0, false),
         };
         if number <= received || ended {
-            // Taken before, or of no more use: the sender need not say it again.
+            // Stored before, or no longer needed: the sender need not resend.
             self.acknowledge(from, offer.id);
-            return self.ask_next(id, from, number, now);
+            return self.serve_queue(id, from, number, now);
         }
         if self.cases.instances.state(id).is_none() {
-            // New here: this server must be the one that it belongs to, and know that it is.
+            // New here: the instance must belong to this server, by a topology that is known here.
             if self.is_locked() {
                 return self.catalog.hold_offer(from, offer, now);
             }
             if !self.cluster.belongs_here(id) {
-                return self.bring_newer(from);
+                return self.send_newer_records(from);
             }
-            // It may be over at the one that it belonged to before.
+            // It may already be over at a server it belonged to before.
             match self.unless_had_earlier(from, offer, now) {
                 Some(may_begin) => offer = may_begin,
                 None => return,
@@ -90,13 +89,13 @@ impl Site {
             return;
         }
         match offer.entries.take() {
-            None => self.ask(from, offer, now),
-            Some(entries) => self.take(from, *offer, entries, now),
+            None => self.request_history(from, offer, now),
+            Some(entries) => self.store_transfer(from, *offer, entries, now),
         }
     }
 
-    /// Says what is known here, or puts the sender in line.
-    fn ask(&mut self, from: ServerId, offer: Box<Offer>, now: Timestamp) {
+    /// Replies with the last activities known here, or queues the sender.
+    fn request_history(&mut self, from: ServerId, offer: Box<Offer>, now: Timestamp) {
         let ParcelId { instance: Instance(id), number } = offer.id;
         if let Some(asked) = self.migration.arrivals.asked.get_mut(&id)
             && (asked.from, asked.number) != (from, number)
@@ -108,7 +107,7 @@ impl Site {
         let Some(last) = self.last_known(id, &offer) else { return };
         let waiting =
             self.migration.arrivals.end(id).map(|asked| asked.waiting).unwrap_or_default();
-        let until = now.plus(PATIENCE);
+        let until = now.plus(ANSWER_TIMEOUT);
         self.migration.arrivals.begin(id, Asked { from, number, until, waiting });
         self.out.push(Output::Send {
             to: from,
@@ -131,8 +130,14 @@ impl Site {
         Some(last_activities(schema, &known, &sources))
     }
 
-    /// Stores a parcel with what was not known here of the history.
-    fn take(&mut self, from: ServerId, offer: Offer, entries: Vec<Entry>, now: Timestamp) {
+    /// Stores a transfer together with the entries of the history that were missing here.
+    fn store_transfer(
+        &mut self,
+        from: ServerId,
+        offer: Offer,
+        entries: Vec<Entry>,
+        now: Timestamp,
+    ) {
         let ParcelId { instance: Instance(id), number } = offer.id;
         let Some(seat) = self.cluster.seat.clone() else { return };
         let Ok(schema) = self.catalog.schema_of(&offer.process, offer.version) else { return };
@@ -149,8 +154,8 @@ impl Site {
         };
         let entries: Vec<Entry> = entries.into_iter().filter(is_new).collect();
         if offer.is_part && entries.is_empty() {
-            // Come before: what is known since then need not come again.
-            return self.ask(from, Box::new(offer), now);
+            // Stored before. A reply with the present knowledge spares the sender these entries.
+            return self.request_history(from, Box::new(offer), now);
         }
         let (recorded, parcel) = match offer.is_part {
             true => (number.saturating_sub(1), offer.parcel.part()),
@@ -166,38 +171,38 @@ impl Site {
                 self.begin_with(id, &schema, first, now)
             }
         };
-        // Refused: there is no room, or it is broken. The sender tries again.
+        // Refused by a limit, or the instance is broken. The sender retries.
         match stored {
-            Ok(()) if offer.is_part => return self.ask(from, Box::new(offer), now),
+            Ok(()) if offer.is_part => return self.request_history(from, Box::new(offer), now),
             Ok(()) => self.acknowledge(from, offer.id),
             Err(_) => {}
         }
-        self.ask_next(id, from, number, now);
+        self.serve_queue(id, from, number, now);
     }
 
-    /// Whoever waited while another sender was asked gets their turn.
-    fn ask_next(&mut self, id: InstanceId, from: ServerId, number: u32, now: Timestamp) {
+    /// Serves the next queued sender if the one that was asked has answered.
+    fn serve_queue(&mut self, id: InstanceId, from: ServerId, number: u32, now: Timestamp) {
         let is_answer =
             |asked: &Asked| asked.from == from && asked.number == number || asked.until <= now;
         if self.migration.arrivals.asked.get(&id).is_some_and(is_answer) {
-            self.give_turn(id, now);
+            self.serve_next_sender(id, now);
         }
     }
 
-    /// Those who were asked and have not answered are not waited for any longer.
-    pub(crate) fn give_turns(&mut self, now: Timestamp) {
+    /// Stops waiting for senders that were asked and did not answer in time.
+    pub(crate) fn expire_requests(&mut self, now: Timestamp) {
         while let Some((_, id)) =
             self.migration.arrivals.due.first().copied().filter(|(due, _)| *due <= now)
         {
-            self.give_turn(id, now);
+            self.serve_next_sender(id, now);
         }
     }
 
-    fn give_turn(&mut self, id: InstanceId, now: Timestamp) {
+    fn serve_next_sender(&mut self, id: InstanceId, now: Timestamp) {
         let Some(mut asked) = self.migration.arrivals.end(id) else { return };
         let Some((from, offer)) = asked.waiting.pop_front() else { return };
         if !asked.waiting.is_empty() {
-            // Whoever comes next takes the others over.
+            // The next request inherits the queue.
             self.migration.arrivals.begin(id, Asked { until: now, ..asked });
         }
         self.receive(from, Message::Migration(message::Migration::Offer(offer)), now);

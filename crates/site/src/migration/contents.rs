@@ -1,9 +1,8 @@
-//! Contents of files that were written elsewhere and are read here: Algorithm 4.
+//! Contents of files that were written at other servers and are read here: Algorithm 4.
 //!
-//! Invariant: a step is offered only when the contents of all files that it reads are here, and a
-//! content is asked for only when a step that reads it has come up. Of one instance no content is
-//! asked for twice at a time. What was written here is here: a file is stored before the step that
-//! writes it is completed.
+//! Invariant: a step is offered only when the contents of all files it reads are here, and a content is fetched only
+//! when a step that reads it is activated. For each instance a content is fetched once at a time. A file written here
+//! is here: it is stored before the step that writes it is completed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,16 +19,16 @@ use crate::cluster::seat::At;
 use crate::output::{FileWanted, Output};
 use crate::retries::{Backoff, Retries};
 
-/// Back-off before contents that have not come are asked for again; a fetch under way goes on.
+/// Back-off before missing contents are requested again; a fetch in progress continues.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
-/// For how many instances contents are asked for again at a time.
+/// For how many instances contents are requested again at a time.
 const ASKED_AT_ONCE: usize = 256;
-/// How many other versions of an element are named to find unchanged parts in.
+/// How many other versions of an element are named as a source of unchanged parts.
 const SIMILAR_MAX: usize = 4;
 
 type Blob = [u8; 32];
 
-/// Which contents are known to be here, and which ones are under way.
+/// Contents known to be here, and contents being fetched.
 #[derive(Debug)]
 pub(crate) struct Contents {
     here: BTreeMap<InstanceId, BTreeSet<Blob>>,
@@ -47,12 +46,12 @@ impl Contents {
         self.requests.next_due()
     }
 
-    /// Whether something of an instance is under way: then it stays in memory.
+    /// Whether a fetch is in progress for an instance, which keeps the instance in memory.
     pub(crate) fn concerns(&self, id: InstanceId) -> bool {
         self.requests.contains(&id)
     }
 
-    /// Makes everything due: somebody can be reached again.
+    /// Makes all requests due: a server can be reached again.
     pub(crate) fn hurry(&mut self, now: Timestamp) {
         self.requests.hurry(now);
     }
@@ -67,7 +66,7 @@ impl Contents {
         self.here.get(&id).is_some_and(|here| here.contains(blob))
     }
 
-    /// Notes what is asked for.
+    /// Notes requested contents.
     fn ask(&mut self, id: InstanceId, blobs: impl Iterator<Item = Blob>, now: Timestamp) {
         match self.requests.get_mut(&id) {
             Some(asked) => asked.extend(blobs),
@@ -77,8 +76,7 @@ impl Contents {
 }
 
 impl Site {
-    /// Asks for the contents that the due steps of an instance read, as far as they are neither
-    /// known to be here nor under way.
+    /// Requests the contents that the activated steps of an instance read, unless they are here or being fetched.
     pub(crate) fn fetch_contents(&mut self, id: InstanceId, now: Timestamp) {
         let mut files = self.lacking_contents(id);
         if let Some(asked) = self.migration.contents.requests.get(&id) {
@@ -90,8 +88,8 @@ impl Site {
         }
     }
 
-    /// Asks once more for what has not come, the cheapest source first again: each attempt asks all of them in turn.
-    pub(crate) fn fetch_contents_again(&mut self, now: Timestamp) {
+    /// Requests missing contents again. Each attempt tries all sources, cheapest first.
+    pub(crate) fn retry_content_fetches(&mut self, now: Timestamp) {
         for _ in 0..ASKED_AT_ONCE {
             let Some(id) = self.migration.contents.requests.first_due(now) else { return };
             let files = self.lacking_contents(id);
@@ -108,7 +106,7 @@ impl Site {
         }
     }
 
-    /// Contents that were asked for are here.
+    /// Requested contents have arrived.
     pub(crate) fn files_here(&mut self, id: InstanceId, blobs: Vec<Blob>, now: Timestamp) {
         let Some(asked) = self.migration.contents.requests.get_mut(&id) else { return };
         let come: Vec<Blob> = blobs.into_iter().filter(|blob| asked.remove(blob)).collect();
@@ -127,7 +125,7 @@ impl Site {
             return;
         }
         if state.is_over(schema) {
-            // The last thing that was waited for: with this record its stream ends.
+            // These were the last missing contents: the stream ends with this record.
             drop(self.command(id, Command::Fetch { values: Vec::new() }, now));
         } else {
             self.answer_end_of(id);
@@ -145,8 +143,8 @@ impl Site {
         self.lacking_of(id, schema, state, activity).is_empty()
     }
 
-    /// Whether an instance has come to its end, was started here, and the content of a file among
-    /// its results is not known to be here.
+    /// Whether an instance that was started here is completed, and the content of a file among its results is missing
+    /// here.
     pub(crate) fn lacks_result_files(
         &self,
         id: InstanceId,
@@ -158,7 +156,7 @@ impl Site {
             && !self.has_contents(id, schema, state, &Activity::once(schema.end()))
     }
 
-    /// All contents that due steps of an instance lack here, each once.
+    /// All contents that activated steps of an instance lack, without repetition.
     fn lacking_contents(&self, id: InstanceId) -> Vec<FileWanted> {
         let (Some(seat), Some((schema, state))) =
             (&self.cluster.seat, self.cases.instances.state(id))
@@ -194,8 +192,7 @@ impl Site {
         wanted.into_values().collect()
     }
 
-    /// The files that an activity reads, that were written elsewhere and whose contents are not
-    /// known to be here.
+    /// The files an activity reads that were written elsewhere and whose contents are missing here.
     fn lacking_of<'a>(
         &self,
         id: InstanceId,
@@ -228,7 +225,7 @@ impl Site {
     }
 }
 
-/// Other versions of an element, the newest first.
+/// Other versions of an element, newest first.
 fn similar(state: &State, element: ElementId, file: &FileRef) -> Vec<Blob> {
     let mut blobs = Vec::new();
     for version in state.versions(element).into_iter().rev() {
@@ -243,7 +240,7 @@ fn similar(state: &State, element: ElementId, file: &FileRef) -> Vec<Blob> {
     blobs
 }
 
-/// Where the content can be had, the cheapest first.
+/// The servers that have the content, cheapest first.
 fn sources_of(
     at: At<'_>,
     schema: &Schema,

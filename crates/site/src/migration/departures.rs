@@ -1,7 +1,7 @@
-//! What goes to other servers by a decision: control, orders, word of the end.
+//! Transfers that follow from a decision: control, orders, notice of the end.
 //!
-//! Invariant: it stands in the same record as the decision, so that nothing is ever decided and not
-//! told. Each server is told the end, and each order, once.
+//! Invariant: a transfer is in the same record as its decision, so that a decision without its transfers is never
+//! stored. Each server is sent the end, and each order, once.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +13,10 @@ use legwork_model::time::Timestamp;
 
 use crate::Site;
 use crate::cluster::seat::At;
-use crate::migration::passages::{ends_here, passages};
+use crate::migration::handover::{ends_here, hand_overs};
 
 impl Site {
-    /// Adds to a decision what goes to other servers by it.
+    /// Adds the transfers that follow from a decision.
     pub(crate) fn with_departures(
         &self,
         id: InstanceId,
@@ -26,36 +26,36 @@ impl Site {
         now: Timestamp,
     ) -> Decision {
         let Some(at) = self.cluster.seat.as_ref().map(|seat| seat.at(id)) else { return decision };
-        for (to, passages) in passages(at, schema, before, &decision.state) {
+        for (to, passages) in hand_overs(at, schema, before, &decision.state) {
             let order = order_in_force(&decision.state);
             let parcel = Parcel::Control { passages, order };
-            self.also(id, schema, &mut decision, Command::Send { to, parcel }, now);
+            self.add_command(id, schema, &mut decision, Command::Send { to, parcel }, now);
         }
         if !decision.state.is_shared() {
             return decision;
         }
         if let Some(order) = new_order(before, &decision) {
-            for to in reached(&decision) {
+            for to in control_receivers(&decision) {
                 let parcel = Parcel::Order(order.clone());
-                self.also(id, schema, &mut decision, Command::Send { to, parcel }, now);
+                self.add_command(id, schema, &mut decision, Command::Send { to, parcel }, now);
             }
         }
         if ends_here(at, schema, &decision.state) {
-            self.also(id, schema, &mut decision, Command::Finish, now);
+            self.add_command(id, schema, &mut decision, Command::Finish, now);
         }
         let is_completed = |state: &State| state.lifecycle() == Lifecycle::Completed;
         if is_completed(&decision.state) && !before.is_some_and(is_completed) {
             let ended = decision.state.ended_at();
-            for (to, told) in untold(at, &decision) {
-                let parcel = Parcel::Finished { told, at: ended };
-                self.also(id, schema, &mut decision, Command::Send { to, parcel }, now);
+            for (to, notified) in unnotified(at, &decision) {
+                let parcel = Parcel::Finished { told: notified, at: ended };
+                self.add_command(id, schema, &mut decision, Command::Send { to, parcel }, now);
             }
         }
         decision
     }
 }
 
-/// The order that whoever gets control has to know of.
+/// The order that every new owner of control has to receive.
 fn order_in_force(state: &State) -> Option<Order> {
     let suspended =
         || Order { number: 1, what: Orders::Suspend, by: Performer::System, reason: None };
@@ -63,7 +63,7 @@ fn order_in_force(state: &State) -> Option<Order> {
     state.order().cloned().or_else(implied)
 }
 
-/// The order to pass on: one that was given here, or one that came and is new here.
+/// The order to pass on: given here, or received and new here.
 fn new_order(before: Option<&State>, decision: &Decision) -> Option<Order> {
     let last = before.and_then(State::order);
     let next = last.map_or(1, |order| order.number.saturating_add(1));
@@ -85,28 +85,29 @@ fn new_order(before: Option<&State>, decision: &Decision) -> Option<Order> {
     })
 }
 
-/// The servers that control went to from here, but for the one that an order came from.
-fn reached(decision: &Decision) -> Vec<ServerId> {
+/// The servers that control was handed over to from here, except the sender of the order.
+fn control_receivers(decision: &Decision) -> Vec<ServerId> {
     let from = received(decision).map(|(from, _)| from);
     let peers = decision.state.peers().iter().filter(|peer| peer.sent > 0);
     peers.map(|peer| peer.server).filter(|server| Some(*server) != from).collect()
 }
 
-/// Who has to be told the end, each with the list of all that know it then.
-fn untold(at: At<'_>, decision: &Decision) -> Vec<(ServerId, Vec<ServerId>)> {
-    let mut told: BTreeSet<ServerId> = BTreeSet::from([at.seat.here]);
+/// The servers to notify of the end, each with the list of all servers that will know it then.
+fn unnotified(at: At<'_>, decision: &Decision) -> Vec<(ServerId, Vec<ServerId>)> {
+    let mut notified: BTreeSet<ServerId> = BTreeSet::from([at.seat.here]);
     if let Some((from, Parcel::Finished { told: others, .. })) = received(decision) {
-        told.insert(from);
-        told.extend(others);
+        notified.insert(from);
+        notified.extend(others);
     }
     let others = at.others(&decision.state);
-    let untold: Vec<ServerId> = others.into_iter().filter(|to| !told.contains(to)).collect();
-    told.extend(&untold);
-    let told: Vec<ServerId> = told.into_iter().collect();
-    untold.into_iter().map(|to| (to, told.clone())).collect()
+    let unnotified: Vec<ServerId> =
+        others.into_iter().filter(|to| !notified.contains(to)).collect();
+    notified.extend(&unnotified);
+    let notified: Vec<ServerId> = notified.into_iter().collect();
+    unnotified.into_iter().map(|to| (to, notified.clone())).collect()
 }
 
-/// What came from another server, if that is what the decision is about.
+/// The received transfer, if the decision is about one.
 fn received(decision: &Decision) -> Option<(ServerId, &Parcel)> {
     decision.events.iter().find_map(|event| {
         let Event::Received(received) = event else { return None };

@@ -1,7 +1,7 @@
-//! What of a history goes along with a parcel: Algorithms 2 and 3.
+//! The part of the history that accompanies a transfer: Algorithms 2 and 3.
 //!
-//! Invariant: an entry goes to a server once, a value at most with the entry of its writer, and
-//! only if it is the version that is valid for the target of the parcel.
+//! Invariant: an entry is sent to a server once. A value is sent at most with the entry of its writer, and only if it
+//! is the version valid for the target of the transfer.
 
 use std::collections::BTreeMap;
 
@@ -27,10 +27,9 @@ pub(crate) struct Export<'a> {
 /// The entries that a receiver lacks.
 pub(crate) struct Missing {
     pub(crate) entries: Vec<Entry>,
-    /// All that were read.
+    /// The extent of all entries read.
     pub(crate) of: Extent,
-    /// The first ones of them, as far as the receiver is sure to know them: they need not be read
-    /// for it again.
+    /// The extent of the first entries, which the receiver surely knows: they need not be read for it again.
     pub(crate) known: Extent,
 }
 
@@ -39,11 +38,11 @@ pub(crate) struct Missing {
 struct Read {
     entries: Vec<Entry>,
     fetched: BTreeMap<(ElementId, Activity), Value>,
-    /// Of each record.
+    /// The extent of each record.
     extents: Vec<Extent>,
 }
 
-/// So much of a history, from its beginning or from where it was read.
+/// An extent of a history, from its beginning or from where it was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) records: u64,
@@ -60,29 +59,33 @@ impl Extent {
 }
 
 impl Export<'_> {
-    /// What goes without a question; `None` if the receiver has to be asked.
-    pub(crate) fn unasked(&self, records: &[Vec<u8>], transfer: Transfer) -> Option<Missing> {
+    /// The entries to send without asking the receiver; `None` if the receiver has to be asked.
+    pub(crate) fn without_asking(
+        &self,
+        records: &[Vec<u8>],
+        transfer: Transfer,
+    ) -> Option<Missing> {
         let read = self.read(records);
-        let sure = self.sure(&read.entries);
+        let surely_known = self.surely_known(&read.entries);
         match transfer {
             Transfer::Full => Some(self.lacking(read, &[])),
-            Transfer::Sending => Some(self.lacking(read, &sure)),
+            Transfer::Sending => Some(self.lacking(read, &surely_known)),
             Transfer::Requested => None,
             Transfer::Proven => {
-                let missing = self.lacking(read, &sure);
+                let missing = self.lacking(read, &surely_known);
                 self.is_proven(&missing.entries).then_some(missing)
             }
         }
     }
 
-    /// Algorithm 2: the entries that a receiver lacks who knows all up to `last`.
+    /// Algorithm 2: the entries lacking at a receiver that knows everything up to `last`.
     pub(crate) fn missing(&self, records: &[Vec<u8>], last: &[Activity]) -> Missing {
         self.lacking(self.read(records), last)
     }
 
-    /// The last activities that the receiver is sure to know: also those that it controlled in
-    /// iterations that are over, which only the history tells.
-    fn sure(&self, entries: &[Entry]) -> Vec<Activity> {
+    /// The last activities the receiver surely knows. They include activities it controlled in past iterations, which
+    /// only the history shows.
+    fn surely_known(&self, entries: &[Entry]) -> Vec<Activity> {
         let told = self.known.state.peer(self.to).map_or(&[][..], |peer| &peer.told);
         let own = entries.iter().filter(|entry| entry.server == self.to);
         let own = own.filter_map(|entry| entry.event.ends());
@@ -90,12 +93,12 @@ impl Export<'_> {
         last_activities_of(self.schema, &self.known, self.to, &told, self.sources)
     }
 
-    /// The history up to the record that the parcel stands in. What came later is not of it: a
-    /// parcel that is offered again would bring entries that the next one brings as well.
+    /// The history up to the record of the transfer. Later records are left out: when the transfer is offered again,
+    /// they would bring entries that the next transfer brings as well.
     fn read(&self, records: &[Vec<u8>]) -> Read {
         let mut read = Read::default();
         for record in records {
-            // What cannot be read would have kept the instance from being loaded.
+            // An instance with an unreadable record would not have been loaded.
             let Ok(Record { at, events }) = Record::<Event>::from_bytes(record) else { continue };
             let (before, mut is_last) = (read.entries.len(), false);
             for event in events {
@@ -108,7 +111,7 @@ impl Export<'_> {
                     let of = |value: FetchedValue| ((value.element, value.writer), value.value);
                     read.fetched.extend(values.into_iter().map(of));
                 } else if let Event::Sent { parcel, .. } = event {
-                    // Its number may have changed since: it may have been redirected.
+                    // Redirection may have changed its number since.
                     is_last |= parcel == *self.parcel;
                 }
             }
@@ -126,10 +129,10 @@ impl Export<'_> {
         let (mut of, mut known) = (Extent::default(), Extent::default());
         extents.iter().for_each(|extent| of.add(*extent));
         let first_unknown = entries.iter().position(|entry| !self.is_known_up_to(entry, last));
-        let sure = first_unknown.unwrap_or(entries.len()) as u64;
-        // The last record is read again with the parcel, so that reading ends there again.
+        let surely_known = first_unknown.unwrap_or(entries.len()) as u64;
+        // The last record is read again with the transfer, so that reading ends there again.
         for extent in extents.split_last().map_or(&[][..], |(_, before)| before) {
-            if known.entries + extent.entries > sure {
+            if known.entries + extent.entries > surely_known {
                 break;
             }
             known.add(*extent);
@@ -155,7 +158,7 @@ impl Export<'_> {
         is_proven(self.schema, &self.known, self.topology, &movement, &missing)
     }
 
-    /// Algorithm 3: an entry with the values that go along, and with word of those that stay.
+    /// Algorithm 3: an entry with the values that are sent along, and a note of those that stay here.
     fn with_values(
         &self,
         mut entry: Entry,
@@ -163,11 +166,11 @@ impl Export<'_> {
     ) -> Entry {
         let Some(writer) = entry.event.ends() else { return entry };
         let writes = if let Event::Created(created) = &mut entry.event {
-            // As it is planned now.
+            // The deadline as planned now.
             created.deadline = self.known.state.deadline().cloned().map(Box::new);
             &mut created.inputs
         } else if let Event::Completed(done) = &mut entry.event {
-            // Who repeats a request does so where it was carried out.
+            // A repeated request goes to the server that carried out the first one.
             done.request = None;
             &mut done.writes
         } else {
@@ -187,8 +190,7 @@ impl Export<'_> {
         entry
     }
 
-    /// Whether a version is small, and valid for the target of the parcel: whether the target reads it
-    /// does not matter.
+    /// Whether a version is small, and valid for the target of the transfer. Whether the target reads it is irrelevant.
     fn is_wanted(&self, element: ElementId, writer: &Activity, value: &Value) -> bool {
         let targets: Vec<&Activity> = match self.parcel.passages() {
             [] => self.sources.iter().collect(),
@@ -199,7 +201,7 @@ impl Export<'_> {
             let last = state.last_writer(self.schema, target, element);
             last.is_some_and(|(last, _)| last == *writer)
         };
-        // What is larger is fetched by whoever needs it.
+        // Larger values are fetched by their readers.
         let small = self.topology.small_values.0 as usize;
         value.content_bytes() <= small && targets.iter().any(is_valid)
     }

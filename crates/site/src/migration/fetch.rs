@@ -1,8 +1,7 @@
-//! Values that were written elsewhere and are needed here.
+//! Values that were written elsewhere and are read here.
 //!
-//! Invariant: a version is asked for only if it is not here, and once at a time; requests for
-//! different versions overlap. A source that does not answer is followed by the next, over and
-//! over, with back-off when none of them does.
+//! Invariant: a version is requested only if it is missing here, and once at a time; requests for different versions
+//! overlap. If a source does not answer, the next one is asked, in rounds with back-off between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -19,7 +18,7 @@ use crate::message::{self, Instance, Message, Wanted};
 use crate::output::Output;
 use crate::retries::{Backoff, Retries};
 
-/// How long a source may take to answer: longer after each round in which none of them has answered.
+/// How long a source may take to answer; longer after each round in which no source answered.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
 /// For how many instances sources are asked again at a time.
 const ASKED_AT_ONCE: usize = 256;
@@ -33,11 +32,11 @@ pub(crate) struct Fetching {
     last: u64,
 }
 
-/// Versions of one writer that one source was asked for.
+/// Versions of one writer that were requested from one source.
 #[derive(Debug)]
 struct Request {
     versions: BTreeSet<Version>,
-    /// How many sources were asked in vain when it is due.
+    /// How many sources have not answered by the due time.
     next: usize,
 }
 
@@ -56,7 +55,7 @@ impl Fetching {
         self.of(id).next().is_some()
     }
 
-    /// Makes everything due: a server can be reached again.
+    /// Makes all requests due: a server can be reached again.
     pub(crate) fn hurry(&mut self, now: Timestamp) {
         self.requests.hurry(now);
         self.requests.values_mut().for_each(|request| request.next = 0);
@@ -66,7 +65,7 @@ impl Fetching {
         self.requests.remove_range(all_of(id));
     }
 
-    fn end_those(&mut self, id: InstanceId, ends: impl Fn(&Request) -> bool) {
+    fn end_if(&mut self, id: InstanceId, ends: impl Fn(&Request) -> bool) {
         let ended: Vec<Key> =
             self.of(id).filter(|(_, request)| ends(request)).map(|(key, _)| *key).collect();
         ended.iter().for_each(|key| drop(self.requests.remove(key)));
@@ -86,7 +85,7 @@ fn all_of(id: InstanceId) -> RangeInclusive<Key> {
 }
 
 impl Site {
-    /// Asks for what the due activities of an instance lack, as far as it is not under way.
+    /// Requests the values that activated activities of an instance lack, unless they are already requested.
     pub(crate) fn fetch_lacking(&mut self, id: InstanceId, now: Timestamp) {
         for (versions, servers) in self.lacking(id) {
             let is_new = |version: &Version| !self.migration.fetching.is_under_way(id, version);
@@ -95,8 +94,8 @@ impl Site {
         }
     }
 
-    /// Asks the next source where one has not answered.
-    pub(crate) fn fetch_again(&mut self, now: Timestamp) {
+    /// Asks the next source for each request that was not answered.
+    pub(crate) fn retry_fetches(&mut self, now: Timestamp) {
         for _ in 0..ASKED_AT_ONCE {
             let Some(key) = self.migration.fetching.requests.first_due(now) else { return };
             let Some(request) = self.migration.fetching.requests.remove(&key) else { continue };
@@ -133,8 +132,8 @@ impl Site {
         self.out.push(Output::Send { to, message });
     }
 
-    /// What the due activities lack, each version once, and where it can be had: elements of one
-    /// writer that one activity reads together.
+    /// The versions lacking to activated activities, without repetition, with their sources. Elements of one writer
+    /// that one activity reads are grouped.
     fn lacking(&self, id: InstanceId) -> Vec<(BTreeSet<Version>, Vec<ServerId>)> {
         let (Some(seat), Some((schema, state))) =
             (&self.cluster.seat, self.cases.instances.state(id))
@@ -168,7 +167,7 @@ impl Site {
         groups
     }
 
-    /// Another server needs values from here.
+    /// Another server requests values from here.
     pub(crate) fn on_want(&mut self, from: ServerId, instance: Instance, values: &[Wanted]) {
         let Some((_, state)) = self.cases.instances.state(instance.0) else { return };
         let value = |wanted: &Wanted| {
@@ -176,7 +175,7 @@ impl Site {
             Some(FetchedValue { element: wanted.element, writer: wanted.writer.clone(), value })
         };
         let mut values: Vec<FetchedValue> = values.iter().filter_map(value).collect();
-        // At least one; for the others it is asked again.
+        // At least one; the requester asks again for the others.
         let mut bytes = 0;
         let fits = |value: &&FetchedValue| {
             bytes += value.value.content_bytes();
@@ -188,7 +187,7 @@ impl Site {
         self.out.push(Output::Send { to: from, message });
     }
 
-    /// Values have come.
+    /// Requested values have arrived.
     pub(crate) fn on_have(
         &mut self,
         Instance(id): Instance,
@@ -196,7 +195,7 @@ impl Site {
         now: Timestamp,
     ) {
         let Some((schema, state)) = self.cases.instances.state(id) else { return };
-        // Come twice, or too late: nothing is recorded behind the end.
+        // A duplicate, or too late: nothing is recorded after the end.
         if !self.migration.fetching.concerns(id) || state.is_over(schema) {
             return;
         }
@@ -205,11 +204,11 @@ impl Site {
         if values.is_empty() {
             return;
         }
-        // What did not fit into the same answer is asked for again at once.
+        // Versions that did not fit into the answer are requested again at once.
         let has_come = |request: &Request| {
             values.iter().any(|v| request.versions.contains(&(v.element, v.writer.clone())))
         };
-        self.migration.fetching.end_those(id, has_come);
+        self.migration.fetching.end_if(id, has_come);
         if self.command(id, Command::Fetch { values }, now).is_ok() {
             self.offer_open(id, now);
         }

@@ -1,14 +1,14 @@
-//! Migration of cases: control and history that go to other servers and come from them, and the values and files that
-//! follow when they are read.
+//! Migration of cases: control and history transferred to other servers and received from them, and the values and
+//! files fetched when they are read.
 
 pub(crate) mod arrivals;
 pub(crate) mod contents;
 pub(crate) mod departures;
 pub(crate) mod export;
 pub(crate) mod fetch;
+pub(crate) mod handover;
 pub(crate) mod outbox;
-pub(crate) mod passages;
-pub(crate) mod sound;
+pub(crate) mod validity;
 
 use legwork_model::id::InstanceId;
 
@@ -21,7 +21,7 @@ use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
 use outbox::Outbox;
 
-/// What is on its way between this server and others.
+/// Transfers and fetches in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Migration {
     pub(crate) outbox: Outbox,
@@ -31,7 +31,7 @@ pub(crate) struct Migration {
 }
 
 impl Migration {
-    /// Whether something of an instance is under way: then it stays in memory.
+    /// Whether an instance has transfers or fetches in progress, which keep it in memory.
     pub(crate) fn concerns(&self, id: InstanceId) -> bool {
         self.outbox.concerns(id) || self.fetching.concerns(id) || self.contents.concerns(id)
     }

@@ -1,8 +1,7 @@
-//! Parcels on their way to other servers.
+//! Transfers to other servers.
 //!
-//! Invariant: what is to be sent stands in the histories; here is only what is being done about it.
-//! Of an instance one parcel at a time is on its way to a server, the oldest, and it is offered
-//! again, with growing pauses, until it is taken.
+//! Invariant: what is to be sent is in the histories; here is only the progress of sending. For each instance one
+//! transfer at a time is sent to a server, the oldest. It is offered again with back-off until acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -23,52 +22,51 @@ use crate::migration::export::{Export, Extent, Missing};
 use crate::output::Output;
 use crate::retries::{Backoff, Retries};
 
-/// Back-off before a parcel that was not acknowledged is offered again.
+/// Back-off before a transfer is offered again.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
-/// How many parcels are offered again at a time: many can have waited for one server.
+/// How many transfers are offered again at a time: many may have waited for one server.
 const OFFERS_AT_ONCE: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    flights: Retries<(InstanceId, ServerId), Flight>,
-    /// How many are on their way to each server; none is not told.
+    in_flight: Retries<(InstanceId, ServerId), InFlight>,
+    /// Number of instances with a transfer to each server; servers without any are left out.
     waiting: BTreeMap<ServerId, usize>,
     /// Servers that cannot be reached: nothing is offered to them until they can.
     down: BTreeSet<ServerId>,
-    /// What is offered as soon as the instance is in memory again.
+    /// Transfers to offer as soon as the instance is in memory again.
     unloaded: BTreeSet<(InstanceId, ServerId)>,
     sent: Sent,
 }
 
-/// What went to other servers since the start.
+/// What was sent to other servers since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Entries of histories.
     pub entries: u64,
-    /// Entries that did not have to go, as they are known there.
+    /// Entries that were not sent, since the receivers knew them.
     pub entries_spared: u64,
-    /// What the instances would have taken as a whole, with their history and all their values, sent
-    /// with every parcel.
+    /// Size of the instances with their whole history and all values, if sent with every transfer.
     pub bytes_whole: u64,
 }
 
-/// All parcels of an instance.
+/// All transfers of an instance.
 fn to_any(id: InstanceId) -> RangeInclusive<(InstanceId, ServerId)> {
     (id, ServerId(0))..=(id, ServerId(u16::MAX))
 }
 
-/// A parcel on its way.
+/// A transfer in progress.
 #[derive(Debug)]
-struct Flight {
+struct InFlight {
     number: u32,
-    /// What the receiver has said that it knows.
+    /// The last activities the receiver has replied to know.
     last: Option<Vec<Activity>>,
 }
 
 impl Default for Outbox {
     fn default() -> Self {
         Self {
-            flights: Retries::new(BACKOFF),
+            in_flight: Retries::new(BACKOFF),
             waiting: BTreeMap::new(),
             down: BTreeSet::new(),
             unloaded: BTreeSet::new(),
@@ -78,11 +76,11 @@ impl Default for Outbox {
 }
 
 impl Outbox {
-    /// Whether an answer about an instance is awaited: then it stays in memory. What waits for a
-    /// server that is away does not: that can be very much.
+    /// Whether an answer about an instance is awaited, which keeps the instance in memory. Transfers to an unreachable
+    /// server do not: they may be many.
     pub(crate) fn concerns(&self, id: InstanceId) -> bool {
-        let mut flights = self.flights.range(to_any(id));
-        flights.any(|(key, _)| self.flights.attempts(key) > 0 && !self.down.contains(&key.1))
+        let mut in_flight = self.in_flight.range(to_any(id));
+        in_flight.any(|(key, _)| self.in_flight.attempts(key) > 0 && !self.down.contains(&key.1))
     }
 
     pub(crate) fn sent(&self) -> Sent {
@@ -90,18 +88,18 @@ impl Outbox {
     }
 
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.flights.next_due()
+        self.in_flight.next_due()
     }
 
     fn begin(&mut self, instance: InstanceId, to: ServerId, number: u32, due: Timestamp) {
-        let flight = Flight { number, last: None };
-        if self.flights.insert((instance, to), flight, due).is_none() {
+        let transfer = InFlight { number, last: None };
+        if self.in_flight.insert((instance, to), transfer, due).is_none() {
             *self.waiting.entry(to).or_default() += 1;
         }
     }
 
     fn end(&mut self, instance: InstanceId, to: ServerId) {
-        if self.flights.remove(&(instance, to)).is_some()
+        if self.in_flight.remove(&(instance, to)).is_some()
             && let Some(waiting) = self.waiting.get_mut(&to)
         {
             *waiting -= 1;
@@ -117,18 +115,18 @@ impl Outbox {
 }
 
 impl Migration {
-    /// The topology has changed: what may go another way now, or to a server that is no longer
-    /// locked, need not wait.
+    /// The topology has changed: makes all transfers due, since they may be redirected, or their receiver is not locked
+    /// any more.
     pub(crate) fn hurry_redirected(&mut self, now: Timestamp) {
-        self.outbox.flights.hurry(now);
+        self.outbox.in_flight.hurry(now);
     }
 }
 
 impl Cases {
-    /// How much of the history a server is sure to know, from the beginning.
-    fn told(&self, id: InstanceId, to: ServerId) -> Extent {
-        let told = self.instances.get(id).and_then(|slot| slot.told.get(&to));
-        told.copied().unwrap_or_default()
+    /// The extent of the history that a server surely knows, from the beginning.
+    fn known_extent(&self, id: InstanceId, to: ServerId) -> Extent {
+        let known_before = self.instances.get(id).and_then(|slot| slot.known_extents.get(&to));
+        known_before.copied().unwrap_or_default()
     }
 
     fn outgoing(&self, id: InstanceId, to: ServerId) -> Option<Outgoing> {
@@ -143,7 +141,7 @@ impl Cases {
                 passages.iter().map(|passage| passage.source.clone()).collect()
             }
             Parcel::Order(_) => Vec::new(),
-            // Where it was started the whole history comes together.
+            // The server that started the instance collects the whole history.
             Parcel::Finished { .. } => match self.instances.state(id) {
                 Some((schema, state)) if state.started_elsewhere() == Some(to) => {
                     vec![Activity::once(schema.end())]
@@ -155,17 +153,17 @@ impl Cases {
 }
 
 impl Site {
-    /// How many instances have a parcel on its way to each server; none where none has.
+    /// Number of instances with a transfer to each server; servers without any are left out.
     pub fn parcels_waiting(&self) -> &BTreeMap<ServerId, usize> {
         &self.migration.outbox.waiting
     }
 
-    /// Sends what an instance has to send and what is not on its way yet.
+    /// Sends the next transfers of an instance that are not in progress yet.
     pub(crate) fn dispatch(&mut self, id: InstanceId, now: Timestamp) {
         let Some((_, state)) = self.cases.instances.state(id) else { return };
         let mut begun = Vec::new();
         for peer in state.peers() {
-            let on_its_way = self.migration.outbox.flights.contains(&(id, peer.server));
+            let on_its_way = self.migration.outbox.in_flight.contains(&(id, peer.server));
             if let (Some(outgoing), false) = (peer.waiting.first(), on_its_way) {
                 begun.push((peer.server, outgoing.number));
             }
@@ -176,8 +174,8 @@ impl Site {
         }
     }
 
-    /// Takes up again what an earlier life was sending; it is offered with the next `Settle`.
-    pub(crate) fn take_up(&mut self, id: InstanceId) {
+    /// Resumes the transfers that were in progress before a restart; they are offered with the next `Settle`.
+    pub(crate) fn resume_transfers(&mut self, id: InstanceId) {
         let Some((_, state)) = self.cases.instances.state(id) else { return };
         for peer in state.peers() {
             if let Some(outgoing) = peer.waiting.first() {
@@ -186,11 +184,11 @@ impl Site {
         }
     }
 
-    /// A server can be reached again, or cannot any more: what waits for it need not wait longer.
+    /// A server can be reached again, or cannot any more.
     pub(crate) fn link(&mut self, to: ServerId, is_up: bool, now: Timestamp) {
         self.clock.latest = now;
         if self.cluster.knows_only_file() {
-            // It is told again under the numbers that count, as soon as they are known.
+            // The link is reported again under the numbers of the catalog once they are known.
             return if is_up {
                 self.ask_catalog(to)
             };
@@ -201,27 +199,27 @@ impl Site {
             self.migration.outbox.down.insert(to);
         } else {
             self.migration.outbox.down.remove(&to);
-            self.migration.outbox.flights.hurry_if(|(_, server)| *server == to, now);
+            self.migration.outbox.in_flight.hurry_if(|(_, server)| *server == to, now);
             self.migration.fetching.hurry(now);
             self.migration.contents.hurry(now);
             self.ask_catalog(to);
             self.ask_about_cases(to);
             if self.cluster.registrar() == Some(to) {
-                self.report_again(now);
+                self.report_at_once(now);
             }
         }
     }
 
-    /// Offers once more what has not been answered, a portion at a time.
-    pub(crate) fn offer_again(&mut self, now: Timestamp) {
+    /// Offers unacknowledged transfers again, a batch at a time.
+    pub(crate) fn resend_offers(&mut self, now: Timestamp) {
         for _ in 0..OFFERS_AT_ONCE {
-            let Some((id, to)) = self.migration.outbox.flights.first_due(now) else { return };
+            let Some((id, to)) = self.migration.outbox.in_flight.first_due(now) else { return };
             let can_wait =
                 self.migration.outbox.is_down(to) && self.cluster.redirection(id, to).is_none();
             if self.cases.instances.state(id).is_some() || can_wait {
                 self.offer(id, to, now);
             } else if self.cases.instances.get(id).is_some() {
-                self.migration.outbox.flights.attempted(&(id, to), now);
+                self.migration.outbox.in_flight.attempted(&(id, to), now);
                 self.migration.outbox.unloaded.insert((id, to));
                 self.ask_for(id.into(), false);
             } else {
@@ -231,7 +229,7 @@ impl Site {
         }
     }
 
-    /// An instance is in memory again: what was to be offered of it is offered.
+    /// An instance is in memory again: offers its pending transfers.
     pub(crate) fn offer_loaded(&mut self, id: InstanceId, now: Timestamp) {
         let unloaded: Vec<_> = self.migration.outbox.unloaded.range(to_any(id)).copied().collect();
         for (id, to) in unloaded {
@@ -240,14 +238,16 @@ impl Site {
         }
     }
 
-    /// Offers the oldest parcel: at once if nothing of the history goes with it or the receiver is
-    /// to be asked what it lacks, else when the history is read.
+    /// Offers the oldest transfer. This happens at once if no history accompanies it or the receiver is asked what it
+    /// lacks, else when the history has been read.
     fn offer(&mut self, id: InstanceId, to: ServerId, now: Timestamp) {
         if self.redirect(id, to, now) {
             return;
         }
-        let Some(flight) = self.migration.outbox.flights.attempted(&(id, to), now) else { return };
-        flight.last = None;
+        let Some(transfer) = self.migration.outbox.in_flight.attempted(&(id, to), now) else {
+            return;
+        };
+        transfer.last = None;
         if self.migration.outbox.down.contains(&to) {
             return;
         }
@@ -264,8 +264,8 @@ impl Site {
         }
     }
 
-    /// Sends what is on its way to another server, if the weights have changed and nobody has had
-    /// it yet. Whoever has had a part of the instance keeps its place.
+    /// Redirects a pending transfer if the weights have changed and the receiver has no part of the instance. A
+    /// receiver that has a part keeps its place.
     fn redirect(&mut self, id: InstanceId, to: ServerId, now: Timestamp) -> bool {
         let Some(other) = self.cluster.redirection(id, to) else { return false };
         let command = Command::Redirect { from: to, to: other };
@@ -276,18 +276,18 @@ impl Site {
         is_redirected
     }
 
-    /// Reads what of the history the receiver may lack.
+    /// Reads the part of the history that the receiver may lack.
     fn read_entries(&mut self, id: InstanceId, to: ServerId, number: u32) {
         let from = match self.cluster.transfer_to(to) {
             Transfer::Full => 0,
             Transfer::Sending | Transfer::Requested | Transfer::Proven => {
-                self.cases.told(id, to).records
+                self.cases.known_extent(id, to).records
             }
         };
         self.out.push(Output::ReadEntries { instance: id, to, number, from });
     }
 
-    /// The receiver has said what it knows: it gets the rest.
+    /// The receiver replies what it knows: sends the rest.
     pub(crate) fn on_known(
         &mut self,
         from: ServerId,
@@ -296,15 +296,15 @@ impl Site {
         now: Timestamp,
     ) {
         let ParcelId { instance: Instance(id), number } = parcel;
-        let Some(flight) = self.migration.outbox.flights.get_mut(&(id, from)) else { return };
-        if flight.number == number {
-            flight.last = Some(last);
-            self.migration.outbox.flights.hold(&(id, from), now);
+        let Some(transfer) = self.migration.outbox.in_flight.get_mut(&(id, from)) else { return };
+        if transfer.number == number {
+            transfer.last = Some(last);
+            self.migration.outbox.in_flight.hold(&(id, from), now);
             self.read_entries(id, from, number);
         }
     }
 
-    /// The history has been read: what the receiver lacks of it goes to it, or the question.
+    /// The history has been read: sends the entries the receiver lacks, or asks it.
     pub(crate) fn entries_read(
         &mut self,
         id: InstanceId,
@@ -312,9 +312,9 @@ impl Site {
         number: u32,
         (from, records): (u64, &[Vec<u8>]),
     ) {
-        let Some(flight) = self.migration.outbox.flights.get(&(id, to)) else { return };
-        if flight.number != number {
-            // Read for an earlier parcel: what the present one is about may not be in it.
+        let Some(transfer) = self.migration.outbox.in_flight.get(&(id, to)) else { return };
+        if transfer.number != number {
+            // Read for an earlier transfer: the present one may be missing in these records.
             return;
         }
         let (Some(seat), Some((schema, state))) =
@@ -332,40 +332,40 @@ impl Site {
             parcel: &outgoing.parcel,
             sources: &sources,
         };
-        let missing = match &flight.last {
+        let missing = match &transfer.last {
             Some(last) => Some(export.missing(records, last)),
-            None => export.unasked(records, self.cluster.transfer_to(to)),
+            None => export.without_asking(records, self.cluster.transfer_to(to)),
         };
-        let told = self.cases.told(id, to);
-        // Read from another point if it was asked for twice at a time.
-        let before = if told.records == from { told } else { Extent::default() };
+        let known_before = self.cases.known_extent(id, to);
+        // Read from another point if it was requested twice at a time.
+        let before = if known_before.records == from { known_before } else { Extent::default() };
         let Some(Missing { mut entries, of, known }) = missing else {
             return self.send_offer(id, to, None, false);
         };
         let fits = fitting(&entries, self.config.part_bytes);
         let is_part = fits < entries.len();
-        if !is_part && self.migration.outbox.flights.attempts(&(id, to)) <= 1 {
+        if !is_part && self.migration.outbox.in_flight.attempts(&(id, to)) <= 1 {
             let spared = before.entries + of.entries - entries.len() as u64;
             self.migration.outbox.sent.bytes_whole += before.bytes + of.bytes + state.file_bytes();
             self.migration.outbox.sent.entries_spared += spared;
         }
-        if told.records == from
+        if known_before.records == from
             && let Some(slot) = self.cases.instances.get_mut(id)
         {
-            slot.told.entry(to).or_default().add(known);
+            slot.known_extents.entry(to).or_default().add(known);
         }
         entries.truncate(fits);
         self.migration.outbox.sent.entries += entries.len() as u64;
         self.send_offer(id, to, Some(entries), is_part);
     }
 
-    /// The parcel is stored at the receiver: it is done with.
+    /// The receiver acknowledges that the transfer is stored.
     pub(crate) fn on_ack(&mut self, from: ServerId, parcel: ParcelId, now: Timestamp) {
         let ParcelId { instance: Instance(id), number } = parcel;
-        let Some(flight) = self.migration.outbox.flights.get(&(id, from)) else { return };
-        if flight.number == number {
+        let Some(transfer) = self.migration.outbox.in_flight.get(&(id, from)) else { return };
+        if transfer.number == number {
             self.migration.outbox.end(id, from);
-            // A rejection says that it was noted before.
+            // A rejection means that the acknowledgement was recorded before.
             drop(self.command(id, Command::Deliver { to: from, number }, now));
             self.dispatch(id, now);
         }
@@ -392,8 +392,8 @@ impl Site {
     }
 }
 
-/// How many entries go in one message, one at least: knowledge is closed, so the first ones can go
-/// before the others.
+/// How many entries fit into one message; at least one. Knowledge is closed, so the first entries can be sent before
+/// the others.
 fn fitting(entries: &[Entry], bytes_max: usize) -> usize {
     let mut base = RecordedAt(entries.first().map_or(Timestamp::default(), |entry| entry.at));
     let mut bytes = 0;

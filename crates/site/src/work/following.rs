@@ -388,11 +388,11 @@ impl Site {
 
     /// Drops the list that was not asked for longest, of those for which no request waits.
     fn drop_unasked(&mut self, counts: impl Fn(&Person) -> bool) -> bool {
-        let unasked = self.work.following.people.iter().filter(|(agent, person)| {
+        let without_asking = self.work.following.people.iter().filter(|(agent, person)| {
             let is_awaited = !person.waiting.is_empty() || self.waiting.is_watched(agent);
             !is_awaited && counts(person)
         });
-        let longest = unasked.min_by_key(|(_, person)| person.asked_at);
+        let longest = without_asking.min_by_key(|(_, person)| person.asked_at);
         let Some(agent) = longest.map(|(agent, _)| agent.clone()) else { return false };
         self.unfollow(&agent);
         true

@@ -19,7 +19,7 @@ domains:
   s3: { servers: { s3: { address: "s3:1", api: "http://s3" } } }
 "#;
 
-/// `answer` is controlled where the performer of `ask` is at home.
+/// `answer` is controlled at the home of the performer of `ask`.
 const ROUNDS: &str = "
 process: rounds
 steps:
@@ -31,7 +31,7 @@ steps:
   - { step: file, job: j, at: s2 }
 ";
 
-/// The join of `b` and `c` is where the performer of `ask` is at home, and no step there comes after it.
+/// The join of `b` and `c` is at the home of the performer of `ask`, and no later step is there.
 const JOINED: &str = "
 process: joined
 steps:
@@ -98,7 +98,7 @@ impl Case {
         Event::Created(Box::new(created))
     }
 
-    /// With the code of a decision, or the home of who has done it.
+    /// With the code of a decision, or the home of the performer.
     fn done(&self, activity: &Activity, code: Option<u32>, home: Option<u16>) -> Event {
         Event::Completed(Completed {
             activity: activity.clone(),
@@ -120,7 +120,7 @@ impl Case {
         self.records.push(Record { at: Timestamp(5), events });
     }
 
-    /// Control comes from server 0, with the start and the entries.
+    /// Control arrives from server 0, with the start and the entries.
     fn came(&mut self, done: Vec<(u16, Event)>, parcel: Parcel) {
         let created = (0, self.created());
         let entries = [created].into_iter().chain(done);
@@ -129,13 +129,13 @@ impl Case {
         self.add(vec![Event::Received(Box::new(Received { from, number, parcel, entries }))]);
     }
 
-    /// A step is done here, and control goes on to server 2.
+    /// A step is done here, and control is handed over to server 2.
     fn goes_on(&mut self, done: Event, number: u32, parcel: &Parcel) {
         let (to, parcel) = (ServerId(2), parcel.clone());
         self.add(vec![done, Event::Sent { to, number, parcel }]);
     }
 
-    /// What goes to server 2 with a parcel, as `export` says, which is given the history.
+    /// The entries sent to server 2 with a transfer, as computed by `export` from the history.
     fn names(
         &self,
         here: u16,
@@ -168,8 +168,8 @@ fn control(source: Activity, target: Activity) -> Parcel {
     Parcel::Control { passages: vec![Passage { source, target }], order: None }
 }
 
-fn unasked(export: &Export<'_>, records: &[Vec<u8>]) -> Option<Missing> {
-    export.unasked(records, Transfer::Proven)
+fn without_asking(export: &Export<'_>, records: &[Vec<u8>]) -> Option<Missing> {
+    export.without_asking(records, Transfer::Proven)
 }
 
 #[test]
@@ -188,8 +188,8 @@ fn what_a_server_controlled_in_an_earlier_round_does_not_go_to_it() {
     case.add(vec![case.done(&answer, None, None)]);
     let parcel = control(end.clone(), case.of("file", &[]));
     case.goes_on(case.done(&end, Some(1), None), 1, &parcel);
-    // Server 1 has never had to do with server 2.
-    let missing = case.names(1, &parcel, unasked).expect("it need not be asked");
+    // Server 1 was never involved with server 2.
+    let missing = case.names(1, &parcel, without_asking).expect("it need not be asked");
     assert_eq!(missing, ["ask:1", "answer:1", "l:1"]);
 }
 
@@ -217,7 +217,7 @@ fn who_may_have_been_told_in_an_earlier_round_is_asked() {
     case.came(done, control(case.of("l", &second), near.clone()));
     let parcel = control(near.clone(), file);
     case.goes_on(case.done(&near, None, None), 1, &parcel);
-    assert_eq!(case.names(3, &parcel, unasked), None, "server 1 has told it of b and c");
+    assert_eq!(case.names(3, &parcel, without_asking), None, "server 1 has told it of b and c");
 }
 
 #[test]

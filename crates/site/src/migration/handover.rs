@@ -1,7 +1,7 @@
-//! Where control leaves this server: the edges that a decision sends it over.
+//! Hand-over of control: the edges over which a decision passes control to other servers.
 //!
-//! Invariant: of every node that settles, exactly one server tells those after it. It is the one
-//! that controls the node; if the node is skipped, the one whose decision skipped it.
+//! Invariant: for every settled node exactly one server notifies the successors: the one that controls the node or, if
+//! the node is skipped, the one whose decision skipped it.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,8 @@ use legwork_model::schema::{Edge, Node, NodeKind, Schema};
 
 use crate::cluster::seat::At;
 
-/// The passages that a decision opens, by the server they lead to. `before` is `None` if the
-/// instance has begun with it.
-pub(crate) fn passages(
+/// The hand-overs that follow from a decision, by receiver. `before` is `None` if the decision begins the instance.
+pub(crate) fn hand_overs(
     at: At<'_>,
     schema: &Schema,
     before: Option<&State>,
@@ -32,28 +31,29 @@ pub(crate) fn passages(
     for node in &schema.nodes {
         if let Some(id) = node.ends()
             && after.rounds(id) > before.map_or(0, |before| before.rounds(id))
-            && view.went_round_here(node)
+            && view.repeated_here(node)
         {
             add(view.last_round(node), schema.loops[id.0 as usize].start);
         }
-        if !is_news(schema, before, after, node) || view.responsible(node) != at.seat.here {
+        if !has_settled(schema, before, after, node) || view.responsible(node) != at.seat.here {
             continue;
         }
-        for &next in view.told(node) {
+        for &next in view.successors_to_notify(node) {
             add(after.activity(schema, node.id), next);
         }
     }
     found
 }
 
-/// Whether it is up to this server to say that the instance has ended.
+/// Whether this server has to announce the end of the instance.
 pub(crate) fn ends_here(at: At<'_>, schema: &Schema, state: &State) -> bool {
     let end = schema.node(schema.end());
-    is_news(schema, None, state, end) && View { at, schema, state }.responsible(end) == at.seat.here
+    has_settled(schema, None, state, end)
+        && View { at, schema, state }.responsible(end) == at.seat.here
 }
 
 /// Whether a node has settled by the decision.
-fn is_news(schema: &Schema, before: Option<&State>, after: &State, node: &Node) -> bool {
+fn has_settled(schema: &Schema, before: Option<&State>, after: &State, node: &Node) -> bool {
     let settled = |state: &State| match state.node_state(node.id) {
         NodeState::Completed | NodeState::Skipped => true,
         NodeState::NotActivated
@@ -74,7 +74,7 @@ struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Who tells those after a settled node.
+    /// The server that notifies the successors of a settled node.
     fn responsible(&self, node: &Node) -> ServerId {
         let place = |id| self.at.place(self.schema, self.state, id);
         let Some(edge) = node.incoming.first() else { return place(node.id) };
@@ -93,7 +93,7 @@ impl<'a> View<'a> {
             }
             (NodeKind::AndJoin | NodeKind::XorJoin, _) => self.responsible(split),
             (_, NodeState::Skipped) => self.responsible(before),
-            // Its turn came, and a strict sync edge took it away.
+            // The node was activated, and a strict sync edge skipped it.
             (_, NodeState::Completed) if self.is_taken(edge) => place(node.id),
             (_, _) => place(before.id),
         }
@@ -107,13 +107,13 @@ impl<'a> View<'a> {
         edge.code.is_none() || self.state.chosen(edge.from) == edge.code
     }
 
-    /// The nodes that have to know that this one has settled.
-    fn told(&self, node: &'a Node) -> impl Iterator<Item = &'a NodeId> {
+    /// The nodes to notify that this one has settled.
+    fn successors_to_notify(&self, node: &'a Node) -> impl Iterator<Item = &'a NodeId> {
         let skipped = self.is_skipped(node.id);
         let over_control = move |next: &&NodeId| {
             let target = self.schema.node(**next);
             match target.kind {
-                // It waits for all branches, skipped ones too; unless it is skipped as a whole.
+                // A join waits for all branches, including skipped ones, unless it is itself skipped.
                 NodeKind::AndJoin => !target.partner.is_some_and(|split| self.is_skipped(split)),
                 NodeKind::XorJoin
                 | NodeKind::Start
@@ -132,27 +132,27 @@ impl<'a> View<'a> {
         control.chain(node.sync_out.iter().filter(over_sync))
     }
 
-    /// Whether control goes from a completed node to another.
+    /// Whether control passes from a completed node to another.
     fn leads_to(&self, from: NodeId, to: &Node) -> bool {
         to.incoming.iter().any(|edge| edge.from == from && self.is_taken(edge))
     }
 
-    /// Whether a node was skipped because control goes another way. One that a strict sync edge
-    /// skips is skipped where it is controlled.
+    /// Whether a node is a dead path: skipped because control takes another branch. A node skipped by a strict sync
+    /// edge is skipped where it is controlled.
     fn is_cut_off(&self, node: &Node) -> bool {
         let completed = |id| self.state.node_state(id) == NodeState::Completed;
         let reached = node.incoming.iter().any(|edge| completed(edge.from) && self.is_taken(edge));
         self.is_skipped(node.id) && !reached
     }
 
-    /// Whether the decision to go round once more was taken here.
-    fn went_round_here(&self, end: &Node) -> bool {
+    /// Whether the decision to repeat the loop was made here.
+    fn repeated_here(&self, end: &Node) -> bool {
         let last = self.last_round(end);
         let mut done = self.state.completions();
         done.any(|done| done.activity == last && done.server.is_none())
     }
 
-    /// The end of a loop in the round before the present one.
+    /// The end of a loop in the previous round.
     fn last_round(&self, end: &Node) -> Activity {
         let mut activity = self.state.activity(self.schema, end.id);
         if let Some(round) = activity.iteration.0.last_mut() {

@@ -1,8 +1,7 @@
-//! Whether what another server says can be about an instance at all.
+//! Validation of messages about an instance against its definition.
 //!
-//! Invariant: whatever is said, nothing is looked up that the definition does not have. The servers
-//! of a cluster mean well; but one with a mistake must not bring others down, nor spoil what they
-//! have stored.
+//! Invariant: no identifier in a message is looked up unless the definition has it. The servers of a cluster are not
+//! hostile, but a faulty one must not crash others or corrupt what they store.
 
 use legwork_model::event::{Entry, Event, FetchedValue};
 use legwork_model::id::{Activity, ElementId, InstanceId, ServerId};
@@ -13,8 +12,8 @@ use crate::message::{Deadline, Message, Migration, Offer, Wanted};
 use crate::output::Output;
 
 impl Site {
-    /// Whether a message about an instance fits its definition. If not, whoever runs the site is
-    /// told, and it counts as lost on the way.
+    /// Whether a message about an instance fits its definition. If not, the operator is notified, and the message
+    /// counts as lost.
     pub(crate) fn fits(&mut self, from: ServerId, id: InstanceId, message: &Message) -> bool {
         let fits = match message {
             Message::Migration(message) => self.migration_fits(id, message),
@@ -68,7 +67,7 @@ impl Site {
                 schema
             }
             (None, Ok(schema)) => schema,
-            // Not known here yet, or not understood: it is not taken anyway.
+            // Not known or not readable here: the offer is held or refused anyway.
             (None, Err(_)) => return true,
         };
         let passages = offer.parcel.passages();

@@ -34,10 +34,12 @@ impl Site {
         if self.cases.instances.state(id).is_some() {
             return self.receive_loaded(from, id, message, now);
         }
-        if self.cases.heard.len() >= LOADING_MAX && !self.cases.heard.contains_key(&id) {
+        if self.cases.unread_messages.len() >= LOADING_MAX
+            && !self.cases.unread_messages.contains_key(&id)
+        {
             return;
         }
-        let waiting = self.cases.heard.entry(id).or_default();
+        let waiting = self.cases.unread_messages.entry(id).or_default();
         if waiting.len() < WAITING_MAX {
             waiting.push((from, message));
         }

@@ -190,7 +190,7 @@ impl Site {
             self.carry_out(held, now);
         }
         self.offer_loaded(id, now);
-        for (from, message) in self.cases.heard.remove(&id).unwrap_or_default() {
+        for (from, message) in self.cases.unread_messages.remove(&id).unwrap_or_default() {
             self.receive_loaded(from, id, message, now);
         }
         for repeated in self.cases.repeated.remove(&id).unwrap_or_default() {
@@ -217,7 +217,7 @@ impl Site {
                 if let Some(slot) = self.cases.instances.get(id) {
                     if slot.version != version {
                         let reason = format!("it has {version} records, not {}", slot.version);
-                        self.set_apart(id, reason);
+                        self.isolate(id, reason);
                         return true;
                     }
                     self.cases.instances.restore(id, state);
@@ -246,7 +246,7 @@ impl Site {
                 false
             }
             Err(Failure::Broken(reason)) => {
-                self.set_apart(id, reason);
+                self.isolate(id, reason);
                 true
             }
         }

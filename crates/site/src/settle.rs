@@ -68,7 +68,7 @@ const DUTIES: [Duty; 26] = [
     Duty::new(Site::resend_offers, |site| site.migration.outbox.next_due()),
     Duty::new(Site::retry_fetches, |site| site.migration.fetching.next_due()),
     Duty::new(Site::retry_content_fetches, |site| site.migration.contents.next_due()),
-    Duty::new(Site::ask_earlier_again, |site| site.cases.earlier.next_due()),
+    Duty::new(Site::resend_key_questions, |site| site.cases.earlier.next_due()),
     Duty::new(Site::report_over, Site::next_over_report),
     Duty::new(Site::report_load, |site| site.cluster.next_watch()),
     Duty::new(Site::announce_catalog, Site::next_announcement).also_frozen(),

@@ -1,4 +1,4 @@
-//! Instances as a whole: start, look at, list, suspend, resume, abort, resolve incidents.
+//! Requests about instances as a whole: start, show, list, suspend, resume, abort, resolve incidents.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::refusal::{Kind, Refusal};
 use crate::waiting::Waiting;
 use crate::{Held, Site};
 
-/// The most entries of one page of any listing.
+/// The most entries of a page of any listing.
 pub(crate) const PAGE_MAX: usize = 1_000;
 const REASON_BYTES_MAX: usize = 4_096;
 
@@ -82,10 +82,10 @@ impl Site {
         }
     }
 
-    /// Whether the caller may start something, in the name they give.
+    /// Whether the caller may start something in the given name.
     pub(crate) fn may_start(&self, caller: &Caller, start: &Start) -> Result<(), Refusal> {
         caller.require_start()?;
-        // A start under a key comes here without having been looked at before.
+        // A start with a key arrives here unchecked.
         self.cluster.require_joined()?;
         if let Some(agent) = &start.agent {
             caller.require_work_as(agent)?;
@@ -121,7 +121,7 @@ impl Site {
         Ok(())
     }
 
-    /// The definition that is to be started, if it can be.
+    /// The definition to start, if it can be started.
     pub(crate) fn schema_to_start(&self, start: &Start) -> Result<Arc<Schema>, Refusal> {
         self.context(self.clock.latest).startable(&start.process, start.version)
     }
@@ -140,8 +140,8 @@ impl Site {
         }
     }
 
-    /// Answers at once if the instance has ended or nobody wants to wait. `started` is set when
-    /// the question was a start, and tells whether it was a repetition.
+    /// Answers at once if the instance has ended or the caller does not wait. `started` is set for a start, and says
+    /// whether it was a repetition.
     pub(crate) fn answer_or_wait(
         &mut self,
         id: RequestId,
@@ -162,7 +162,7 @@ impl Site {
         }
     }
 
-    /// Answers a question about an instance with what is known now.
+    /// Answers a request about an instance with its present state.
     pub(crate) fn answer_end(&mut self, id: RequestId, waiting: &Waiting) {
         let Waiting::End { instance, started } = waiting else { return };
         let answer = match started {
@@ -194,7 +194,7 @@ impl Site {
         }
         let limit = limit.clamp(1, PAGE_MAX);
         self.cases.histories.insert(id, Page { from, limit });
-        // One more tells whether there is a next page.
+        // One more record shows whether there is a next page.
         self.out.push(Output::ReadHistory { id, instance, from, limit: limit + 1 });
     }
 
@@ -222,7 +222,7 @@ impl Site {
         if list.ended {
             let is_filtered = list.process.is_some() || list.deadline;
             let limit = if is_filtered { PAGE_MAX } else { limit + 1 };
-            // Keys are streams that have ended too; they lie above all instances.
+            // Streams of keys have ended too; they sort above all instances.
             let before = list.before.map_or(StreamId::KEYS, StreamId::from);
             self.cases.listings.insert(id, list);
             return self.out.push(Output::ReadClosed { id, before, limit });
@@ -261,8 +261,8 @@ impl Site {
                 (is_of && (info.deadline.is_some() || !deadline)).then_some(info)
             })
             .collect();
-        // A page of a filtered listing may be short, or empty, although more follows: it goes on
-        // after the last stream looked at.
+        // A page of a filtered listing may be short or empty although more follow: the next page begins after the last
+        // stream read.
         let looked_at = streams.last().map(|last| InstanceId(last.stream));
         let next = if found.len() > limit {
             found.truncate(limit);

@@ -1,9 +1,8 @@
-//! Starts with an idempotency key that may have been used at another server, when the weights of the
-//! domain were others.
+//! Starts with an idempotency key that may have been used at another server under earlier weights of the domain.
 //!
-//! Invariant: under one division of the domain one server alone starts what a key is for, and only
-//! after all that would have under an earlier one have said, under this one, that the key was not used
-//! there. A server says so only when it can no longer start anything under an earlier one.
+//! Invariant: under one division of the domain, only one server starts the case of a key. It starts the case only after
+//! all servers responsible under earlier divisions have answered, under the present one, that the key was not used
+//! there. A server answers only when it can no longer start anything under an earlier division.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,26 +19,27 @@ use crate::refusal::{Kind, Refusal};
 use crate::retries::{Backoff, Retries};
 use crate::{Held, Site};
 
-/// How often the others are asked, and for how long.
+/// How often other servers are asked, and when to give up.
 const BACKOFF: Backoff = Backoff::constant(Duration::from_secs(1));
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The most keys that are asked for, or about, at a time.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(10);
+/// The most keys that are asked about at a time.
 const KEYS_MAX: usize = 10_000;
 
 #[derive(Debug)]
 pub(crate) struct Earlier {
-    /// Keys that others are asked about.
+    /// Keys that other servers are asked about.
     asking: Retries<StreamId, Asking>,
-    /// Keys that were used nowhere else, as of so many divisions: whoever waits starts now.
+    /// Keys that were used nowhere else, with the number of divisions this holds for. Their waiting starts are carried
+    /// out.
     cleared: BTreeMap<StreamId, u32>,
-    /// Who has asked about a key whose stream is being read.
+    /// Servers that have asked about a key whose stream is being read.
     questions: BTreeMap<StreamId, BTreeSet<(ServerId, u32)>>,
 }
 
 #[derive(Debug)]
 struct Asking {
     versions: u32,
-    silent: BTreeSet<ServerId>,
+    unanswered: BTreeSet<ServerId>,
     starts: Vec<Held>,
     until: Timestamp,
 }
@@ -57,12 +57,12 @@ impl Earlier {
 }
 
 impl Cases {
-    /// A case is open here: who has asked about it gets no answer.
+    /// A case is open here: servers that asked about it get no answer.
     pub(crate) fn drop_questions(&mut self, stream: StreamId) {
         self.earlier.questions.remove(&stream);
     }
 
-    /// Whoever asked has hung up.
+    /// The client of this request has disconnected.
     pub(crate) fn drop_key_start(&mut self, id: RequestId) {
         for asking in self.earlier.asking.values_mut() {
             asking.starts.retain(|held| held.id != id);
@@ -77,7 +77,7 @@ impl Cases {
 }
 
 impl Site {
-    /// How many divisions the domain has had, and who had a spread before.
+    /// The number of divisions of the domain, and the servers that had this spread before.
     fn earlier_servers(&self, id: InstanceId) -> (u32, BTreeSet<ServerId>) {
         let Some(seat) = &self.cluster.seat else { return (0, BTreeSet::new()) };
         let divisions = self.divisions_here();
@@ -85,21 +85,21 @@ impl Site {
         (divisions.len() as u32, servers.filter(|server| *server != seat.here).collect())
     }
 
-    /// All divisions that the domain of this server has had, as far as known here.
+    /// All divisions of this server's domain, as far as known here.
     pub(crate) fn divisions_here(&self) -> &[Division] {
         let domain = self.cluster.domain_here();
         domain.map_or(&[], |domain| self.catalog.changes().divisions(domain))
     }
 
-    /// Whether a start may go on whose key was not used here. If not, it waits for the answers of
-    /// those where it may have been used.
+    /// Whether a start may proceed whose key was not used here. If not, it waits for the answers of servers that may
+    /// have used the key.
     pub(crate) fn is_unused_elsewhere(&self, key: StreamId, id: InstanceId) -> bool {
         let (versions, servers) = self.earlier_servers(id);
         servers.is_empty() || self.cases.earlier.cleared.get(&key) == Some(&versions)
     }
 
-    /// Asks those where a key may have been used.
-    pub(crate) fn ask_earlier(
+    /// Asks the servers that may have used a key.
+    pub(crate) fn ask_earlier_servers(
         &mut self,
         key: StreamId,
         id: InstanceId,
@@ -110,32 +110,32 @@ impl Site {
             return asking.starts.push(held);
         }
         if self.cases.earlier.asking.len() >= KEYS_MAX {
-            let message = "too many idempotency keys are looked for at other servers; try again";
+            let message = "too many idempotency keys are being checked at other servers; try again";
             let refusal = Refusal::new(Kind::Exhausted, "too_many_keys", message);
             return self.answer(held.id, Err(refusal));
         }
-        let (versions, silent) = self.earlier_servers(id);
-        let (until, starts) = (now.plus(PATIENCE), vec![held]);
-        let asking = Asking { versions, silent, starts, until };
+        let (versions, unanswered) = self.earlier_servers(id);
+        let (until, starts) = (now.plus(GIVE_UP_AFTER), vec![held]);
+        let asking = Asking { versions, unanswered, starts, until };
         self.cases.earlier.asking.insert(key, asking, now);
-        self.ask_again(key, now);
+        self.resend_question(key, now);
     }
 
-    fn ask_again(&mut self, key: StreamId, now: Timestamp) {
+    fn resend_question(&mut self, key: StreamId, now: Timestamp) {
         let Some(asking) = self.cases.earlier.asking.attempted(&key, now) else { return };
         let question = KeyQuestion { key, versions: asking.versions };
-        for to in &asking.silent {
+        for to in &asking.unanswered {
             let message = Message::Key(message::Key::Wanted(question));
             self.out.push(Output::Send { to: *to, message });
         }
     }
 
-    /// Asks again those that have not answered, and gives up after some time.
-    pub(crate) fn ask_earlier_again(&mut self, now: Timestamp) {
+    /// Asks again the servers that have not answered, and gives up after some time.
+    pub(crate) fn resend_key_questions(&mut self, now: Timestamp) {
         while let Some(key) = self.cases.earlier.asking.first_due(now) {
             let until = self.cases.earlier.asking.get(&key).map(|asking| asking.until);
             if until.is_some_and(|until| until > now) {
-                self.ask_again(key, now);
+                self.resend_question(key, now);
                 continue;
             }
             let Some(asking) = self.cases.earlier.asking.remove(&key) else { return };
@@ -145,10 +145,9 @@ impl Site {
         }
     }
 
-    /// Another server asks whether a key was used here, or whether a case was here and is over. As
-    /// long as this server has not heard of the
-    /// division that is asked about, it may still start something under the key: it does not answer,
-    /// and is asked again.
+    /// Another server asks whether a key was used here, or whether a case was here and is over. While this server does
+    /// not know the division the question is about, it may still start something under the key: it does not answer, and
+    /// is asked again.
     pub(crate) fn on_key_wanted(&mut self, from: ServerId, question: KeyQuestion, now: Timestamp) {
         let KeyQuestion { key, versions } = question;
         if self.divisions_here().len() < versions as usize {
@@ -157,7 +156,7 @@ impl Site {
         if let StreamKind::Instance(id) = key.kind()
             && (self.cases.instances.get(id).is_some() || self.cases.instances.broken(id).is_some())
         {
-            // It is not over here, and the new weights except it: whoever asks has yet to hear of that.
+            // The case is not over here, and is an exception of the new weights, which the sender does not know yet.
             return;
         }
         let questions = &mut self.cases.earlier.questions;
@@ -167,7 +166,7 @@ impl Site {
         }
     }
 
-    /// The stream of a key has been read: those who have asked about it are answered.
+    /// The stream of a key has been read: answers the servers that asked about it.
     pub(crate) fn answer_key_questions(&mut self, key: StreamId, is_used: bool) {
         self.cases.earlier.cleared.remove(&key);
         for (to, versions) in self.cases.earlier.questions.remove(&key).unwrap_or_default() {
@@ -179,7 +178,7 @@ impl Site {
         }
     }
 
-    /// Another server has answered.
+    /// Another server answers.
     pub(crate) fn on_key_used(
         &mut self,
         from: ServerId,
@@ -189,10 +188,10 @@ impl Site {
     ) {
         let KeyQuestion { key, versions } = question;
         if let StreamKind::Instance(id) = key.kind() {
-            return self.case_answered(from, (id, versions), is_used, now);
+            return self.on_case_answered(from, (id, versions), is_used, now);
         }
         let Some(asking) = self.cases.earlier.asking.get_mut(&key) else { return };
-        if asking.versions != versions || !asking.silent.contains(&from) {
+        if asking.versions != versions || !asking.unanswered.contains(&from) {
             return;
         }
         if is_used {
@@ -209,8 +208,8 @@ impl Site {
             }
             return;
         }
-        asking.silent.remove(&from);
-        if asking.silent.is_empty()
+        asking.unanswered.remove(&from);
+        if asking.unanswered.is_empty()
             && let Some(asking) = self.cases.earlier.asking.remove(&key)
         {
             if !asking.starts.is_empty() {
@@ -222,7 +221,7 @@ impl Site {
         }
     }
 
-    /// The weights of the domain have changed: what was answered does not count any more.
+    /// The weights of the domain have changed: previous answers are void.
     pub(crate) fn restart_key_questions(&mut self) {
         self.cases.earlier.cleared.clear();
         for (_, asking) in self.cases.earlier.asking.remove_range(..) {

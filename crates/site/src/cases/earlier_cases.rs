@@ -1,10 +1,10 @@
-//! Cases that come to this server for the first time and may have been at another server of its
-//! domain, when the weights were others.
+//! Cases that come to this server for the first time and may have been at another server of its domain under earlier
+//! weights.
 //!
-//! Invariant: a case that is over at one server of a domain does not begin at another one. A case that
-//! was created before the weights changed begins here only after all servers that it belonged to before
-//! have said that it never came to them. An exception says where a case is only until it is over there;
-//! a server that has not heard of an abort still passes control on after that.
+//! Invariant: a case that is over at one server of a domain does not begin at another. A case created before the
+//! weights changed begins here only after all servers it belonged to before have answered that it never came to them.
+//! An exception gives the server of a case only until the case is over there; a server that has not received an abort
+//! still hands control over after that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,37 +18,36 @@ use crate::catalog::replicate::small_enough;
 use crate::message::{self, Instance, KeyQuestion, Message, Offer};
 use crate::output::Output;
 
-/// How long an answer is waited for before the question is sent again, together with the next offer:
-/// those are resent until they are acknowledged.
+/// The least time between two questions about a case. A question is sent together with an offer, and offers are resent
+/// until acknowledged.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The most cases that are asked about at a time; offers of others have to be sent again.
+/// The most cases that are asked about at a time; offers of other cases have to be resent.
 const CASES_MAX: usize = 10_000;
 
-/// Cases that others are asked about, and those that may begin here, until they do.
+/// Cases that other servers are asked about, and those that may begin here, until they begin.
 #[derive(Debug, Default)]
 pub(crate) struct EarlierCases(BTreeMap<InstanceId, Asked>);
 
 #[derive(Debug)]
 struct Asked {
-    /// How many divisions the domain had when the question was put.
+    /// Number of divisions of the domain when the question was sent.
     versions: u32,
-    /// Who has not answered: if nobody, the case may begin here.
-    silent: BTreeSet<ServerId>,
+    /// Servers that have not answered. If there are none, the case may begin here.
+    unanswered: BTreeSet<ServerId>,
     due: Timestamp,
     /// The last offer of each sender.
     offers: BTreeMap<ServerId, Box<Offer>>,
 }
 
 impl Cases {
-    /// A case begins here: nobody has to be asked about it any more.
+    /// A case begins here: other servers need not be asked about it any more.
     pub(crate) fn case_begins(&mut self, id: InstanceId) {
         self.earlier_cases.0.remove(&id);
     }
 }
 
 impl Site {
-    /// The other servers that a case may have been at under earlier divisions. One that was declared down
-    /// is not waited for.
+    /// The other servers that may have had a case under earlier divisions, except those declared down.
     fn earlier_holders(&self, id: InstanceId) -> BTreeSet<ServerId> {
         let Some(here) = self.cluster.seat.as_ref().map(|seat| seat.here) else {
             return BTreeSet::new();
@@ -62,17 +61,17 @@ impl Site {
             .collect()
     }
 
-    /// An offer of a case that is new here, if the case may begin here. If not, the offer waits for the
-    /// answers of the servers that may have had the case.
-    pub(crate) fn unless_had_earlier(
+    /// Returns an offer of a case that is new here if the case may begin here. If not, the offer is held until the
+    /// servers that may have had the case have answered.
+    pub(crate) fn clear_first_offer(
         &mut self,
         from: ServerId,
         offer: Box<Offer>,
         now: Timestamp,
     ) -> Option<Box<Offer>> {
         let Instance(id) = offer.id.instance;
-        let silent = self.earlier_holders(id);
-        if silent.is_empty() {
+        let unanswered = self.earlier_holders(id);
+        if unanswered.is_empty() {
             return Some(offer);
         }
         let versions = self.divisions_here().len() as u32;
@@ -82,16 +81,16 @@ impl Site {
         }
         let asked = cases.entry(id).or_insert_with(|| {
             let offers = BTreeMap::new();
-            Asked { versions, silent, due: now, offers }
+            Asked { versions, unanswered, due: now, offers }
         });
-        if asked.silent.is_empty() {
+        if asked.unanswered.is_empty() {
             return Some(offer);
         }
         asked.offers.insert(from, small_enough(offer, now));
         if asked.due <= now {
             asked.due = now.plus(PAUSE);
             let question = KeyQuestion { key: StreamId::from(id), versions: asked.versions };
-            for to in &asked.silent {
+            for to in &asked.unanswered {
                 self.out.push(Output::Send {
                     to: *to,
                     message: Message::Key(message::Key::Wanted(question)),
@@ -101,10 +100,10 @@ impl Site {
         None
     }
 
-    /// A server can be reached again: it is asked what it has not answered.
+    /// A server can be reached again: resends the questions it has not answered.
     pub(crate) fn ask_about_cases(&mut self, to: ServerId) {
         let unanswered =
-            self.cases.earlier_cases.0.iter().filter(|(_, asked)| asked.silent.contains(&to));
+            self.cases.earlier_cases.0.iter().filter(|(_, asked)| asked.unanswered.contains(&to));
         for (id, asked) in unanswered {
             let question = KeyQuestion { key: StreamId::from(*id), versions: asked.versions };
             self.out
@@ -112,8 +111,8 @@ impl Site {
         }
     }
 
-    /// Another server says whether it had a case, which is over there then.
-    pub(crate) fn case_answered(
+    /// Another server answers whether it had a case, which is then over there.
+    pub(crate) fn on_case_answered(
         &mut self,
         from: ServerId,
         (id, versions): (InstanceId, u32),
@@ -121,23 +120,23 @@ impl Site {
         now: Timestamp,
     ) {
         let Some(asked) = self.cases.earlier_cases.0.get_mut(&id) else { return };
-        if asked.versions != versions || !asked.silent.remove(&from) {
+        if asked.versions != versions || !asked.unanswered.remove(&from) {
             return;
         }
         if is_over {
             let offers = self.cases.earlier_cases.0.remove(&id).map(|asked| asked.offers);
             for (to, offer) in offers.into_iter().flatten() {
-                // As if it had come to the server where the case is over.
+                // As if the offer had been sent to the server where the case is over.
                 self.acknowledge(to, offer.id);
             }
-        } else if asked.silent.is_empty() {
+        } else if asked.unanswered.is_empty() {
             for (from, offer) in std::mem::take(&mut asked.offers) {
                 self.receive(from, Message::Migration(message::Migration::Offer(offer)), now);
             }
         }
     }
 
-    /// The weights of the domain have changed: what was answered does not count any more.
+    /// The weights of the domain have changed: previous answers are void.
     pub(crate) fn restart_case_questions(&mut self, now: Timestamp) {
         for asked in std::mem::take(&mut self.cases.earlier_cases.0).into_values() {
             for (from, offer) in asked.offers {

@@ -1,7 +1,7 @@
-//! The open instances: which there are, and the state of those in memory.
+//! The open instances, and the states of those in memory.
 //!
-//! Every instance that has not ended has a slot; its state may be evicted when nothing is going
-//! on and is loaded again from its stream when it is needed.
+//! Every instance that has not ended has a slot. Its state may be evicted while nothing is in progress, and is loaded
+//! again from its stream on demand.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -17,29 +17,29 @@ use crate::cases::summary::Due;
 use crate::migration::export::Extent;
 use crate::planning::{Alarm, Alarms};
 
-/// How many states are looked at beyond those in use, when some have to leave memory.
+/// How many states are examined for eviction beyond those recently used.
 const EVICTED_AT_ONCE: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) schema: Arc<Schema>,
-    /// Records in its stream.
+    /// Number of records in its stream.
     pub(crate) version: u64,
     /// `None` while evicted.
     pub(crate) state: Option<Box<State>>,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) incidents: u32,
     pub(crate) started_at: Timestamp,
-    /// When its events have brought it to an end; only while somebody looks at it.
+    /// When it ended, by its events; kept only while the ended instance is in memory.
     pub(crate) ended_at: Option<Timestamp>,
-    /// Its deadline, known also while it is evicted. Boxed: most have none.
+    /// Its deadline, also known while it is evicted. Boxed: most have none.
     pub(crate) due: Option<Box<Due>>,
     /// Queued and leased jobs; an instance with any stays in memory.
     pub(crate) jobs: u32,
-    /// How much of the history other servers are sure to know. Only a hint, for as long as it is
-    /// in memory: it spares reading it all for every parcel.
+    /// The extent of the history that other servers surely know. A hint that is kept only in memory: it spares reading
+    /// the whole history for every transfer.
     pub(crate) known_extents: BTreeMap<ServerId, Extent>,
-    /// When its deadline has to be looked at.
+    /// When its deadline has to be checked.
     pub(crate) alarm: Alarm,
     touched: u64,
 }
@@ -47,21 +47,21 @@ pub(crate) struct Slot {
 #[derive(Debug, Default)]
 pub(crate) struct Instances {
     slots: BTreeMap<InstanceId, Slot>,
-    /// Those with incidents, with a deadline, and of each process: a page of a listing must not cost a look
-    /// at all there are.
+    /// Instances with incidents, with a deadline, and by process, so that a page of a listing need not scan all
+    /// instances.
     with_incidents: BTreeSet<InstanceId>,
     with_deadline: BTreeSet<InstanceId>,
     by_process: BTreeMap<Arc<str>, BTreeSet<InstanceId>>,
     alarms: Alarms,
-    /// Instances that cannot be replayed, with the reason. They stay as they are in the store.
+    /// Instances that cannot be replayed, with the reason. They stay unchanged in the store.
     broken: BTreeMap<InstanceId, String>,
-    /// In the order they were last touched; entries with an outdated touch are skipped.
+    /// Instances in the order of their last use; entries with an outdated touch are skipped.
     recent: VecDeque<(InstanceId, u64)>,
     resident: usize,
-    /// Incidents of all of them.
+    /// Number of incidents of all instances.
     incidents: usize,
     touches: u64,
-    /// How many touches there were when states were dropped last.
+    /// Number of touches at the last eviction.
     seen_touches: u64,
 }
 
@@ -85,7 +85,7 @@ impl Slot {
         slot
     }
 
-    /// Puts a new state in place and refreshes what is known without it.
+    /// Installs a new state and updates what is known without it.
     fn install(&mut self, state: State) {
         self.lifecycle = state.lifecycle();
         self.incidents = state.incidents(&self.schema).count() as u32;
@@ -97,12 +97,12 @@ impl Slot {
         self.lifecycle.has_ended()
     }
 
-    /// Whether it has ended and its results are there.
+    /// Whether it has ended and its results are here.
     pub(crate) fn has_results(&self) -> bool {
         self.has_ended() && self.state.as_ref().is_none_or(|state| state.has_results(&self.schema))
     }
 
-    /// Whether it has ended and all are told.
+    /// Whether it has ended and all servers involved have acknowledged the end.
     pub(crate) fn is_over(&self) -> bool {
         self.has_ended() && self.state.as_ref().is_none_or(|state| state.is_over(&self.schema))
     }
@@ -121,7 +121,7 @@ impl Slot {
         }
     }
 
-    /// The same, with the steps on the way to its deadline if it is in memory.
+    /// Like `info`, with the steps on the way to its deadline if it is in memory.
     pub(crate) fn whole_info(&self, instance: InstanceId) -> InstanceInfo {
         let state = self.state.as_deref();
         let deadline = state.and_then(|state| state.deadline());
@@ -185,7 +185,7 @@ impl Instances {
         Some(slot)
     }
 
-    /// Puts a new state in place; answers the slot and the lifecycle before.
+    /// Installs a new state; returns the slot and the previous lifecycle.
     pub(crate) fn install(
         &mut self,
         id: InstanceId,
@@ -208,7 +208,7 @@ impl Instances {
         Some((self.slots.get_mut(&id)?, was))
     }
 
-    /// When the deadline of an instance has to be looked at next follows from how it stands.
+    /// Sets the moment to check the deadline of an instance, which follows from its state.
     pub(crate) fn set_alarm(&mut self, id: InstanceId) {
         if let Some(slot) = self.slots.get_mut(&id) {
             let due = slot.due.as_deref().filter(|_| !slot.lifecycle.has_ended());
@@ -216,12 +216,12 @@ impl Instances {
         }
     }
 
-    /// The instance whose deadline has to be looked at first, and when.
+    /// The instance whose deadline has to be checked first, and when.
     pub(crate) fn next_alarm(&self) -> Option<(Timestamp, InstanceId)> {
         self.alarms.first()
     }
 
-    /// Puts a state back that had been evicted.
+    /// Restores a state that was evicted.
     pub(crate) fn restore(&mut self, id: InstanceId, state: State) {
         if self.install(id, state).is_some() {
             self.touch(id);
@@ -237,12 +237,11 @@ impl Instances {
         }
     }
 
-    /// Drops states until at most `max` are left, those longest out of use first, sparing those
-    /// with jobs (workers will ask for their inputs at any moment) or incidents (to be
-    /// listed), and those whose end somebody awaits.
+    /// Evicts states until at most `max` are left, least recently used first. Instances with jobs stay, since workers
+    /// need their inputs, and so do those with incidents, which are listed, and those whose end is awaited.
     pub(crate) fn evict(&mut self, max: usize, is_awaited: impl Fn(InstanceId) -> bool) {
-        // As many looks as there were touches, and some more: when most have to stay, looking at all
-        // of them each time would cost more than they take.
+        // The effort is bounded by the touches since the last call: if most states have to stay, examining all of them
+        // each time would cost too much.
         let touched = self.touches - self.seen_touches;
         self.seen_touches = self.touches;
         let mut budget = self.recent.len().min(2 * touched as usize + EVICTED_AT_ONCE);
@@ -260,7 +259,7 @@ impl Instances {
                 self.resident -= 1;
             }
         }
-        // Without eviction the list would only grow: drop what is outdated now and then.
+        // Without eviction the list would only grow: removes outdated entries now and then.
         if self.recent.len() > 64 + 4 * self.slots.len() {
             let slots = &self.slots;
             self.recent
@@ -286,7 +285,7 @@ impl Instances {
         self.slots.range(..end).rev().map(|(id, slot)| (*id, slot))
     }
 
-    /// Open instances of one process, newest first.
+    /// Open instances of a process, newest first.
     pub(crate) fn newest_of(
         &self,
         process: &str,
@@ -308,7 +307,6 @@ impl Instances {
         ids.filter_map(|id| Some((*id, self.slots.get(id)?)))
     }
 
-    /// How many incidents there are.
     pub(crate) fn incidents(&self) -> usize {
         self.incidents
     }

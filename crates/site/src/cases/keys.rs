@@ -1,10 +1,10 @@
-//! Idempotency keys of starts: what a key was used for stands in a stream of its own.
+//! Idempotency keys of starts: the use of a key is stored in a stream of its own.
 //!
-//! Invariant: under one key at most one instance is ever started. The key's only record is appended
-//! together with the first one of the instance, and the two are committed together or not at all.
-//! Requests with one key wait until the key's stream is read and are then looked at one after the
-//! other; whoever comes later asks for the stream again, which is read after that commit. So no key
-//! is kept in memory. While it is found out whether a start can be promised, others with its key wait for that.
+//! Invariant: at most one instance is ever started under a key. The only record of the key is appended together with
+//! the first record of the instance, and both are committed or neither is. Requests with the same key wait until the
+//! stream of the key is read, and are then handled one after the other. A later request reads the stream again, after
+//! that commit, so no key is kept in memory. During an admission search for a start, other requests with its key wait
+//! for the result.
 
 use legwork_engine::Rejection;
 use legwork_model::event::{KeyEvent, Record};
@@ -26,22 +26,25 @@ struct Use {
 }
 
 impl Cases {
-    /// Whether a start under a key waits for nothing but to be carried out.
-    fn is_found_for(&self, key: StreamId) -> bool {
+    /// Whether a start with this key has finished its admission search and waits to be carried out.
+    fn is_search_done_for(&self, key: StreamId) -> bool {
         let waiting = self.loading.get(&key).into_iter().flatten();
-        waiting.into_iter().any(|held| matches!(&held.request, Request::Start(it) if is_found(it)))
+        waiting
+            .into_iter()
+            .any(|held| matches!(&held.request, Request::Start(it) if is_search_done(it)))
     }
 }
 
 impl Site {
-    /// The stream of a key has come: the first of those who waited for it starts, the others find
-    /// what it did.
+    /// The stream of a key has been read: the first waiting request starts an instance, the others get the same
+    /// instance.
     pub(crate) fn key_loaded(&mut self, key: StreamId, stream: &Stream, now: Timestamp) {
         let mut used = used_for(stream);
         let mut waiting = self.cases.loading.remove(&key).unwrap_or_default();
-        // What was promised meanwhile has its time reserved: nobody else would get it.
-        let is_found = |held: &Held| matches!(&held.request, Request::Start(it) if is_found(it));
-        waiting.sort_by_key(|held| !is_found(held));
+        // A start with a promise comes first: the time reserved for it would be lost to other starts.
+        let is_search_done =
+            |held: &Held| matches!(&held.request, Request::Start(it) if is_search_done(it));
+        waiting.sort_by_key(|held| !is_search_done(held));
         for held in waiting {
             let id = held.id;
             match self.start_or_repeat(held, &used, now) {
@@ -50,11 +53,11 @@ impl Site {
                 Err(refusal) => self.answer(id, Err(refusal)),
             }
         }
-        // What cannot be read was used: whoever asks is sent here, and hears why.
+        // An unreadable key counts as used: the client is sent here and gets the reason.
         self.answer_key_questions(key, !matches!(used, Ok(None)));
     }
 
-    /// Carries out a start under a key; what the key is used for from now on, if that is new.
+    /// Carries out a start with a key. Returns the new use of the key, if there is one.
     fn start_or_repeat(
         &mut self,
         held: Held,
@@ -73,8 +76,8 @@ impl Site {
                 self.answer_repeated(Repeated { id, wait_until: start.wait_until }, *used, now);
                 Ok(None)
             }
-            // Whether it was used where the case would have begun before the weights changed has to
-            // be found out, and may change until the weights are settled.
+            // The servers of earlier weights have to be asked first, and they may change until the change of the
+            // topology ends.
             Ok(None) if self.is_locked() => {
                 self.hold_start(Held { id, caller, request: Request::Start(start) });
                 Ok(None)
@@ -83,17 +86,18 @@ impl Site {
                 self.cluster.require_placed_now(start.instance)?;
                 let instance = start.instance;
                 let held = Held { id, caller, request: Request::Start(start) };
-                self.ask_earlier(stream, instance, held, now);
+                self.ask_earlier_servers(stream, instance, held, now);
                 Ok(None)
             }
-            // What it asks for is being looked for: it would stand in its own way.
-            Ok(None) if self.planning.is_sought(stream) && !is_found(&start) => {
+            // An admission search for the same key is under way and has reserved time: a second one would compete with
+            // it.
+            Ok(None) if self.planning.is_sought(stream) && !is_search_done(&start) => {
                 self.planning
                     .wait_for_search(stream, Held { id, caller, request: Request::Start(start) });
                 Ok(None)
             }
-            // It was found at once, and is about to be started.
-            Ok(None) if self.cases.is_found_for(stream) && !is_found(&start) => {
+            // Its search ended at once, and it is about to be started.
+            Ok(None) if self.cases.is_search_done_for(stream) && !is_search_done(&start) => {
                 self.load(stream, Held { id, caller, request: Request::Start(start) });
                 Ok(None)
             }
@@ -116,12 +120,12 @@ impl Site {
     fn record_use(&mut self, key: StreamId, used: Use, now: Timestamp) {
         let event = KeyEvent::Started { instance: used.instance, request: used.request };
         let record = Record { at: now, events: vec![event] }.to_bytes();
-        // Listings never come to it: there is nothing to summarise.
+        // No listing shows the stream, so it has no summary.
         let close = Some(Vec::new());
         self.out.push(Output::Append(Append { stream: key.0, expected: 0, record, close }));
     }
 
-    /// Answers what became of the instance, as soon as it is in memory.
+    /// Answers with the state of the instance, as soon as the instance is in memory.
     fn answer_repeated(&mut self, repeated: Repeated, used: Use, now: Timestamp) {
         let instance = used.instance;
         let known = self.cases.instances.state(instance).is_some()
@@ -135,8 +139,8 @@ impl Site {
     }
 }
 
-/// Whether it was found out if a start can be promised.
-fn is_found(start: &Start) -> bool {
+/// Whether the admission search is done.
+fn is_search_done(start: &Start) -> bool {
     start.deadline.as_ref().is_some_and(|wish| wish.found.is_some())
 }
 
@@ -151,7 +155,7 @@ fn used_for(stream: &Stream) -> Result<Option<Use>, String> {
 
 fn unreadable(reason: &str) -> Refusal {
     let message = format!(
-        "what this idempotency key was used for cannot be read ({reason}); look whether the case \
+        "what this idempotency key was used for cannot be read ({reason}); check whether the case \
          is there before you start it under another key, and report this"
     );
     Refusal::new(Kind::Broken, "idempotency_key_broken", message)

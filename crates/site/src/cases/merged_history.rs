@@ -1,9 +1,9 @@
-//! One history out of the histories of several servers, page by page.
+//! One history merged from the histories of several servers, page by page.
 //!
-//! Invariant: an entry stands after all its predecessors: after what its own server recorded before
-//! it, and after what that server had received from others by then. Where that leaves a choice, the
-//! earlier entry comes first, of simultaneous ones that of the server whose name comes first. So the
-//! order follows from the parts alone, whichever server merges them and however long the pages are.
+//! Invariant: an entry stands after all its predecessors, which are the earlier records of its own server and all that
+//! server had received from others by then. Where this leaves a choice, the earlier entry comes first, and of
+//! simultaneous ones that of the server whose name sorts first. So the order follows from the parts alone, whichever
+//! server merges them and however long the pages are.
 //!
 //! A receipt stands after its sending, by the number of the transfer, and after the originals of all entries it
 //! carried. The second rule is needed because the sender may record more between sending and offering. Whether an
@@ -22,16 +22,17 @@ type Name = Arc<str>;
 /// What the order of an entry depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Number of the record at the server whose part this is.
+    /// Number of the record at the server of this part.
     pub record: u64,
     pub at: Timestamp,
-    /// Where it happened. Another server than that of the part: a copy that came with a transfer.
+    /// The server where it happened. If this is not the server of the part, the entry is a copy that came with a
+    /// transfer.
     pub server: Name,
     pub kind: Name,
     pub step: Option<Name>,
     pub iteration: Vec<u32>,
-    /// Of transfers: the other server, and the number of the transfer. What comes of a long history before its transfer
-    /// has the number of that transfer.
+    /// Of transfers: the other server, and the number of the transfer. A part of a long history that precedes its
+    /// transfer has the number of that transfer.
     pub from: Option<Name>,
     pub to: Option<Name>,
     pub number: Option<u32>,
@@ -40,21 +41,21 @@ pub struct Line {
 type Key = (Option<Name>, Vec<u32>, Name);
 
 impl Line {
-    /// An activity ends once.
+    /// Unique, since an activity ends once.
     fn key(&self) -> Key {
         (self.step.clone(), self.iteration.clone(), self.kind.clone())
     }
 }
 
-/// A window of one server's records. If the server has more, the window ends after a record that `Frontier::is_past`
-/// holds of, so never within the millisecond up to which the pages before were read.
+/// A window of one server's records. If the server has more, the window ends after a record for which
+/// `Frontier::is_past` holds, so never within the millisecond up to which earlier pages were read.
 #[derive(Debug)]
 pub struct Part<E> {
     server: Name,
     records: VecDeque<Recorded<E>>,
     /// Whether the server holds more records than these.
     has_more: bool,
-    /// Which record holds what happened here.
+    /// The record of each event that happened at this server.
     own: BTreeMap<Key, u64>,
 }
 
@@ -77,7 +78,7 @@ pub struct Frontier {
 struct Reached {
     records: u64,
     at: i64,
-    /// Could not be asked. It stays so up to the last page, so that nothing comes twice.
+    /// Whether the server could not be asked. It stays so up to the last page, so that no entry appears twice.
     is_away: bool,
 }
 
@@ -91,10 +92,10 @@ struct Transfers {
 #[derive(Debug)]
 pub struct Merged<E> {
     pub entries: Vec<E>,
-    /// Whether there are more entries behind the page.
+    /// Whether there are more entries after the page.
     pub has_more: bool,
-    /// Something of one part follows from what another one did not have when it was read: read the
-    /// parts again. If that does not help, it is lost there.
+    /// A part depends on entries that another part lacked when it was read. The parts have to be read again; if that
+    /// does not help, the entries are lost.
     pub is_cut: bool,
 }
 
@@ -122,7 +123,7 @@ impl<E> Part<E> {
         Self { server, records, has_more, own }
     }
 
-    /// The servers that are named in it.
+    /// The servers named in the part.
     pub fn named(&self) -> BTreeSet<Name> {
         let lines = self.records.iter().flat_map(|record| &record.lines);
         let names = lines.flat_map(|(line, _)| {
@@ -131,7 +132,7 @@ impl<E> Part<E> {
         names.cloned().collect()
     }
 
-    /// Whether what happened here is still to come.
+    /// Whether an event that happened here is still to come.
     fn is_ahead(&self, key: &Key) -> bool {
         let next = self.records.front().map(|record| record.number);
         let place = self.own.get(key);
@@ -140,7 +141,7 @@ impl<E> Part<E> {
 }
 
 impl Frontier {
-    /// How many records of a server are read.
+    /// Number of records read of a server.
     pub fn records(&self, server: &str) -> u64 {
         self.servers.get(server).map_or(0, |reached| reached.records)
     }
@@ -167,8 +168,8 @@ impl Frontier {
         self.servers.keys()
     }
 
-    /// Whether a record of a server is later than all that was read there. A part that goes on to such a record
-    /// has all entries of the last moment read, except those that were read before.
+    /// Whether a record of a server is later than all that was read there. A part that reaches such a record has all
+    /// entries of the last moment read, except those read before.
     pub fn is_past(&self, server: &str, at: Timestamp) -> bool {
         at.0 > self.at(server)
     }
@@ -185,8 +186,8 @@ impl Frontier {
         self.transfers.entry((from.clone(), to.clone())).or_default()
     }
 
-    /// What is on its way, as far as it is read.
-    fn travel(&mut self, line: &Line) {
+    /// Counts the transfers in progress up to this line.
+    fn count_transfers(&mut self, line: &Line) {
         let Line { server, from, to, number, .. } = line;
         match (&*line.kind, from, to) {
             ("sent", _, Some(to)) => self.transfers(server, to).sent = number.unwrap_or(0),
@@ -194,7 +195,7 @@ impl Frontier {
                 self.transfers(server, to).delivered = number.unwrap_or(0)
             }
             ("redirected", Some(from), to) => {
-                // Their numbers are free again, and follow those at the other server.
+                // The numbers of redirected transfers are free again; they continue the numbers for the other server.
                 let before = self.transfers(server, from);
                 let waiting = before.sent.saturating_sub(before.delivered);
                 before.sent = before.delivered;
@@ -207,9 +208,9 @@ impl Frontier {
     }
 }
 
-/// The next page, of `limit` records at most. Each part begins where the page before has ended, or
-/// at the beginning if a server cannot be asked, and has at least `limit` records more if its server has.
-/// `lost` says that what no part has is not waited for.
+/// The next page, of at most `limit` records. Each part begins where the page before has ended, or at the beginning if
+/// a server cannot be asked, and has at least `limit` records more if its server has. `lost`: do not wait for entries
+/// that no part has.
 pub fn merge<E>(
     parts: Vec<Part<E>>,
     reached: &mut Frontier,
@@ -220,7 +221,7 @@ pub fn merge<E>(
     merge.skip();
     let (mut entries, mut is_cut) = (Vec::new(), false);
     for _ in 0..limit {
-        // What follows there may come before what the others have.
+        // Later records of such a part may precede those of the others.
         if merge.parts.iter().any(|part| part.has_more && part.records.is_empty()) {
             break;
         }
@@ -240,12 +241,12 @@ struct Merge<'r, E> {
     /// Where this page begins.
     begin: Frontier,
     reached: &'r mut Frontier,
-    /// Copies that stand for the entries of servers that cannot be asked.
+    /// Copies that replace the entries of servers that cannot be asked.
     copies: BTreeSet<(Name, Key)>,
 }
 
 impl<E> Merge<'_, E> {
-    /// Passes over what earlier pages had.
+    /// Skips what earlier pages had.
     fn skip(&mut self) {
         for part in &mut self.parts {
             let read = self.reached.records(&part.server);
@@ -257,13 +258,14 @@ impl<E> Merge<'_, E> {
         }
     }
 
-    /// The part whose next record comes next. None is ready if a predecessor is in no part.
+    /// The part whose record comes next, and whether that record is ready. No record is ready if a predecessor is in no
+    /// part.
     fn next(&self) -> Option<(usize, bool)> {
         let heads = self.parts.iter().enumerate();
         let heads = heads.filter_map(|(place, part)| Some((place, part, part.records.front()?)));
         let mut heads: Vec<_> = heads.collect();
         heads.sort_by_key(|(_, part, record)| {
-            // That something arrived is told after the arrival, even in the same millisecond.
+            // An acknowledgement is recorded after the arrival, even in the same millisecond.
             let is_receipt = record.lines.iter().all(|(line, _)| &*line.kind == "delivered");
             (record.at, is_receipt, &part.server)
         });
@@ -271,9 +273,9 @@ impl<E> Merge<'_, E> {
         ready.or(heads.first()).map(|(place, _, _)| (*place, ready.is_some()))
     }
 
-    /// Whether all its predecessors at other servers were taken.
+    /// Whether all predecessors of a record at other servers were taken.
     fn is_ready(&self, part: &Part<E>, record: &Recorded<E>) -> bool {
-        // The last copies are the latest, and most likely to be waited for.
+        // The last copies are the latest, and most likely not taken yet.
         record.lines.iter().rev().all(|(line, _)| {
             if line.server != part.server { self.is_taken(line) } else { self.has_come(line) }
         })
@@ -283,7 +285,7 @@ impl<E> Merge<'_, E> {
         self.parts.iter().find(|part| &*part.server == server)
     }
 
-    /// Whether a transfer was sent before, if its sender can be asked.
+    /// Whether the sending of a received transfer was taken, if its sender can be asked.
     fn has_come(&self, line: &Line) -> bool {
         let Some(from) = line.from.as_ref().filter(|_| &*line.kind == "received") else {
             return true;
@@ -303,14 +305,14 @@ impl<E> Merge<'_, E> {
         }
     }
 
-    /// Takes the next record of a part, without what was told of others that tell it themselves.
+    /// Takes the next record of a part, without copies whose originals are in another part.
     fn take(&mut self, place: usize, entries: &mut Vec<E>) {
         let Some(part) = self.parts.get_mut(place) else { return };
         let Some(record) = part.records.pop_front() else { return };
         let server = part.server.clone();
         for (line, entry) in record.lines {
             if line.server == server {
-                self.reached.travel(&line);
+                self.reached.count_transfers(&line);
                 entries.push(entry);
             } else if self.is_missing(&line) {
                 entries.push(entry);
@@ -320,12 +322,12 @@ impl<E> Merge<'_, E> {
         (reached.records, reached.at) = (record.number + 1, record.at.0.max(reached.at));
     }
 
-    /// Whether a copy stands for an original that is in no part.
+    /// Whether the original of a copy is in no part.
     fn is_missing(&mut self, line: &Line) -> bool {
         let key = line.key();
-        let is_told = self.part(&line.server).is_some_and(|part| part.own.contains_key(&key));
+        let has_original = self.part(&line.server).is_some_and(|part| part.own.contains_key(&key));
         let is_read = self.reached.at(&line.server) >= line.at.0;
-        !is_told && !is_read && self.copies.insert((line.server.clone(), key))
+        !has_original && !is_read && self.copies.insert((line.server.clone(), key))
     }
 }
 

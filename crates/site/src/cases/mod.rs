@@ -1,4 +1,4 @@
-//! Cases as a whole: what is asked of them, what is recorded of them, and the keys they are started by.
+//! Cases: requests about them, the records of their commands, and the keys they are started with.
 
 pub(crate) mod control;
 pub(crate) mod earlier;
@@ -24,29 +24,29 @@ use earlier::Earlier;
 use earlier_cases::EarlierCases;
 use instances::Instances;
 
-/// The cases of this server, and what waits for one of them to be loaded.
+/// The cases of this server, and everything that waits for a case to be loaded.
 #[derive(Debug, Default)]
 pub(crate) struct Cases {
     pub(crate) instances: Instances,
-    /// Instances that the input at hand has brought to their end.
+    /// Instances that ended with the present input.
     pub(crate) ended: Vec<InstanceId>,
-    /// Streams asked for and not come yet: never twice at a time, or the second copy could be
-    /// older than what has happened since the first came.
+    /// Streams being loaded. A stream is requested once at a time: a second copy could be older than what happened
+    /// since the first arrived.
     pub(crate) loads: BTreeSet<StreamId>,
-    /// Requests that wait for the stream of their instance, or of their key.
+    /// Requests that wait for the stream of their instance or key.
     pub(crate) loading: BTreeMap<StreamId, Vec<Held>>,
-    /// Instances that were open at the start and have to be loaded as a whole.
+    /// Instances that were open at the start and have to be loaded again, without the snapshot.
     pub(crate) unread: BTreeSet<InstanceId>,
     /// Messages about instances that are being loaded.
-    pub(crate) heard: BTreeMap<InstanceId, Vec<(ServerId, Message)>>,
-    /// Repeated starts that wait for the instance that the first one has started.
+    pub(crate) unread_messages: BTreeMap<InstanceId, Vec<(ServerId, Message)>>,
+    /// Repeated starts that wait for the instance started by the first one to be loaded.
     pub(crate) repeated: BTreeMap<InstanceId, Vec<Repeated>>,
-    /// Keys that may have been used elsewhere.
+    /// Keys that may have been used at other servers.
     pub(crate) earlier: Earlier,
     pub(crate) earlier_cases: EarlierCases,
-    /// Pages of histories asked for and being read.
+    /// Pages of histories being read.
     pub(crate) histories: BTreeMap<RequestId, Page>,
-    /// Listings of ended instances being read: the process asked for, and how many.
+    /// Listings of ended instances being read.
     pub(crate) listings: BTreeMap<RequestId, List>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Page {
     pub(crate) limit: usize,
 }
 
-/// A start that was carried out before; the answer is what became of it.
+/// A start that was carried out before; answered with the present state of its instance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Repeated {
     pub(crate) id: RequestId,

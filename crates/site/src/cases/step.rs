@@ -1,8 +1,7 @@
-//! One command on one instance: decide, record, and derive what follows outside.
+//! Commands on one instance: decide, record, and derive the effects.
 //!
-//! A rejection changes nothing. A panic inside the engine is a bug in one instance's data, not a
-//! reason to stop the site: the instance is quarantined with its reason and stays in the store as
-//! it was.
+//! A rejection changes nothing. A panic inside the engine is a fault of one instance, not a reason to stop the site:
+//! the instance is quarantined with the reason and stays unchanged in the store.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -29,11 +28,11 @@ use crate::output::{Append, Output};
 use crate::planning::promised_for;
 use crate::refusal::{Kind, Refusal};
 
-/// A state larger than this is not stored as a snapshot.
+/// A larger state is not stored as a snapshot.
 const SNAPSHOT_BYTES_MAX: usize = 1 << 20;
 
 impl Catalog {
-    /// Who may do an activity under the organisation in force.
+    /// The agents who may do an activity under the organisation in force.
     pub(crate) fn resolved(&self, schema: &Schema, state: &State, activity: &Activity) -> Resolved {
         let org = self.organisation();
         let nobody = Rule::Any(Vec::new());
@@ -43,7 +42,7 @@ impl Catalog {
 }
 
 impl Cases {
-    /// The activity an id names, in an instance that is in memory.
+    /// The activity named by an id, in an instance that is in memory.
     pub(crate) fn activity(&self, id: &ActivityId) -> Result<(Arc<Schema>, Activity), Refusal> {
         let (schema, _) =
             self.instances.state(id.instance).ok_or_else(|| no_instance(id.instance))?;
@@ -68,7 +67,7 @@ impl Site {
         self.begin_with(id, schema, decided, now)
     }
 
-    /// The first record of an instance here, if it could be decided.
+    /// Records the beginning of an instance here, if the engine has accepted it.
     pub(crate) fn begin_with(
         &mut self,
         id: InstanceId,
@@ -92,7 +91,7 @@ impl Site {
         Ok(())
     }
 
-    /// Carries a command out on an instance that is in memory.
+    /// Carries out a command on an instance that is in memory.
     pub(crate) fn command(
         &mut self,
         id: InstanceId,
@@ -102,7 +101,7 @@ impl Site {
         self.commands(id, vec![command], now)
     }
 
-    /// Carries commands out one after the other, all or none of them, in one record.
+    /// Carries out commands in order, all or none of them, in one record.
     pub(crate) fn commands(
         &mut self,
         id: InstanceId,
@@ -113,7 +112,7 @@ impl Site {
         self.record_commands(id, commands, now)
     }
 
-    /// The same, whether a deadline has passed before or not.
+    /// Like `commands`, without checking for a passed deadline first.
     pub(crate) fn record_commands(
         &mut self,
         id: InstanceId,
@@ -135,7 +134,7 @@ impl Site {
         self.decide(id, vec![command], now).map(drop)
     }
 
-    /// What follows from commands, and the record of it.
+    /// The decision on commands, and its record.
     fn decide(
         &mut self,
         id: InstanceId,
@@ -163,8 +162,7 @@ impl Site {
         }
     }
 
-    /// Adds an incident for every activity that has come up and that nobody can do, so that it
-    /// stands in the same record.
+    /// Raises an incident, in the same record, for every newly activated activity that nobody can do.
     pub(crate) fn with_actors(
         &self,
         id: InstanceId,
@@ -182,13 +180,13 @@ impl Site {
             }
             let incident = Incident::NobodyCanDoIt { rule: who.to_string() };
             let raise = Command::Raise { activity, incident };
-            // A rejected raise means the activity is no longer there to be done.
+            // A rejected raise means that the activity is no longer open.
             self.add_command(id, schema, &mut decision, raise, now);
         }
         decision
     }
 
-    /// Adds what follows from one more command. A rejection says that it does not apply.
+    /// Adds one more command to a decision. A rejected command does not apply.
     pub(crate) fn add_command(
         &self,
         id: InstanceId,
@@ -205,7 +203,7 @@ impl Site {
         }
     }
 
-    /// This server, as the engine sees it when it decides about an instance.
+    /// This server as the engine sees it when it decides about an instance.
     pub(crate) fn standing(&self, id: InstanceId) -> Standing<'_> {
         match &self.cluster.seat {
             Some(seat) => Standing::Among(seat.at(id), &self.executors),
@@ -223,14 +221,14 @@ impl Site {
         let Decision { events: _, state, changes } = decision;
         let lifecycle = state.lifecycle();
         let Some(slot) = self.cases.instances.get(id) else { return };
-        // Until all are told, and the results have come, the instance stays here.
+        // The instance stays in memory until all servers have acknowledged its end and its results are here.
         let lacks_files = self.lacks_result_files(id, &slot.schema, &state);
         let has_results = state.has_results(&slot.schema) && !lacks_files;
         let is_over = state.is_over(&slot.schema) && !lacks_files;
         let Some((slot, was)) = self.cases.instances.install(id, state) else { return };
         let has_just_ended = lifecycle.has_ended() && slot.ended_at.is_none();
         if has_just_ended {
-            // It may have ended elsewhere, and be heard of late.
+            // It may have ended at another server, and earlier.
             let ended = slot.state.as_deref().and_then(State::ended_at);
             slot.ended_at = Some(ended.unwrap_or(now));
         }
@@ -244,7 +242,7 @@ impl Site {
             self.snapshot(id);
         }
         self.cases.instances.touch(id);
-        self.follow(id, &changes, was, now);
+        self.update_work(id, &changes, was, now);
         if has_just_ended {
             self.count_end(id);
         }
@@ -269,7 +267,7 @@ impl Site {
             && let Some(state) = slot.state.as_deref()
         {
             let bytes = state.to_bytes();
-            // Only a cache: a large state is cheaper replayed than written over and over.
+            // A large state is cheaper to replay than to write again and again.
             if bytes.len() <= SNAPSHOT_BYTES_MAX && self.entailed.has_room_for(bytes.len()) {
                 self.entailed.add_snapshot(bytes.len());
                 self.out.push(Output::Snapshot { stream: id.0, version: slot.version, bytes });
@@ -277,8 +275,8 @@ impl Site {
         }
     }
 
-    /// Brings worklists and jobs in line with what has changed.
-    fn follow(&mut self, id: InstanceId, changes: &[Change], was: Lifecycle, now: Timestamp) {
+    /// Updates worklists and jobs after changes.
+    fn update_work(&mut self, id: InstanceId, changes: &[Change], was: Lifecycle, now: Timestamp) {
         let Some(slot) = self.cases.instances.get(id) else { return };
         let (schema, is) = (slot.schema.clone(), slot.lifecycle);
         if was != is && is == Lifecycle::Suspended {
@@ -288,12 +286,12 @@ impl Site {
             return self.offer_open(id, now);
         }
         for change in changes {
-            self.follow_activity(id, &schema, &change.activity, now);
+            self.update_activity(id, &schema, &change.activity, now);
         }
     }
 
-    /// Brings one activity in line with its state.
-    fn follow_activity(
+    /// Updates the item or job of one activity by its state.
+    fn update_activity(
         &mut self,
         id: InstanceId,
         schema: &Arc<Schema>,
@@ -358,7 +356,7 @@ impl Site {
         }
     }
 
-    /// Offers everything open in an instance: after a start, a resumption, a new organisation.
+    /// Offers everything open in an instance: after a start, a resumption, or a new organisation.
     pub(crate) fn offer_open(&mut self, id: InstanceId, now: Timestamp) {
         let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let schema = schema.clone();
@@ -374,14 +372,13 @@ impl Site {
                 continue;
             }
             let resolved = self.catalog.resolved(&schema, state, &open.activity);
-            // An organisation was published, and the server died before its consequences were
-            // drawn here.
+            // An organisation was published, and the server crashed before it was applied to this instance.
             let nobody = matches!(open.incident, Some(Incident::NobodyCanDoIt { .. }));
             is_stale |= nobody != resolved.actors.is_empty() && open.claimed_by.is_none();
             if open.state == NodeState::Failed || (suspended && open.claimed_by.is_none()) {
                 continue;
             }
-            // What somebody has taken was offered to them: all it reads is here.
+            // Everything a claimed item reads was here when the item was offered.
             if open.claimed_by.is_none() && !self.has_contents(id, &schema, state, &open.activity) {
                 continue;
             }
@@ -395,15 +392,15 @@ impl Site {
             self.work.stale.push_back(id);
         }
         for activity in jobs {
-            // What somebody works on is not offered to others.
+            // A leased job is not offered to other workers.
             let key = JobKey { instance: id, activity };
             if !self.jobs.is_leased(&key) {
-                self.follow_activity(id, &schema, &key.activity, now);
+                self.update_activity(id, &schema, &key.activity, now);
             }
         }
     }
 
-    /// Whether an activity is this server's to offer, and all that it reads is here.
+    /// Whether an activity is controlled here and all values it reads are here.
     fn is_ready(
         &self,
         id: InstanceId,
@@ -415,7 +412,7 @@ impl Site {
             && state.lacking(schema, activity).is_empty()
     }
 
-    /// Takes back what nobody has begun; what is claimed or leased may still be finished.
+    /// Withdraws items and jobs that nobody has begun; claimed items and leased jobs may still be finished.
     fn withdraw_idle(&mut self, id: InstanceId, schema: &Arc<Schema>) {
         let Some((_, state)) = self.cases.instances.state(id) else { return };
         let unclaimed = state.open(schema).filter(|open| open.claimed_by.is_none());
@@ -452,8 +449,7 @@ impl Site {
         }
     }
 
-    /// Answers those who waited for the end. When all are told the instance is forgotten: from then
-    /// on it is looked up in the store.
+    /// Answers the requests that wait for the end of an instance.
     pub(crate) fn answer_end_of(&mut self, id: InstanceId) {
         for (request, waiting) in self.waiting.take_for(id) {
             self.answer_end(request, &waiting);
@@ -469,18 +465,18 @@ impl Site {
                 self.work.worklists.withdraw(&ItemKey { instance: id, activity });
             }
         }
-        self.set_apart(id, reason);
+        self.isolate(id, reason);
     }
 
-    /// From here on the instance is left as it is stored.
-    pub(crate) fn set_apart(&mut self, id: InstanceId, reason: String) {
+    /// Isolates an instance: it stays unchanged in the store.
+    pub(crate) fn isolate(&mut self, id: InstanceId, reason: String) {
         self.out.push(Output::Broken { instance: id, reason: reason.clone() });
         self.migration.contents.forget(id);
         self.cases.instances.mark_broken(id, reason);
     }
 }
 
-/// The history as the assignment language sees it; without a state nothing is known of it.
+/// The history as the assignment language sees it; `state: None` if it is not in memory.
 pub(crate) struct History<'a> {
     pub(crate) schema: &'a Schema,
     pub(crate) state: Option<&'a State>,
@@ -504,8 +500,8 @@ pub(crate) fn agent(performer: &Performer) -> Option<AgentId> {
     }
 }
 
-/// The activities that a decision makes due. What came up while the instance was suspended, and
-/// what was taken back then, is offered only when it is resumed.
+/// The activities that a decision activates. Those activated or withdrawn during a suspension are offered when the
+/// instance is resumed.
 fn came_up(schema: &Schema, decision: &Decision) -> Vec<Activity> {
     let is_order =
         |parcel: &Parcel| matches!(parcel, Parcel::Order(Order { what: Orders::Resume, .. }));
@@ -542,9 +538,9 @@ fn decide_all(
     all.ok_or(Rejection::NoSuchActivity)
 }
 
-/// Runs the engine; a panic becomes a reason.
+/// Runs the engine and turns a panic into a reason.
 pub(crate) fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, String> {
-    // The state is only borrowed by the engine, so a panic leaves nothing half-changed.
+    // The engine only borrows the state, so a panic leaves nothing half-changed.
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());

@@ -1,4 +1,4 @@
-//! What is kept at hand of an instance that has ended, for listings.
+//! What is kept of an ended instance for listings.
 //!
 //! Invariant: numbers in `#[n(…)]` are the persistent format and are never reused.
 
@@ -31,7 +31,7 @@ pub struct Summary {
     pub due: Option<Due>,
 }
 
-/// What is kept at hand of a deadline.
+/// What is kept of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Due {
     #[n(0)]
@@ -41,7 +41,7 @@ pub struct Due {
     /// When it passed last, and how often it was extended.
     #[n(2)]
     pub passed: Option<Passed>,
-    /// From when on it is in danger; of a case that has ended nothing.
+    /// From when on it is in danger; `None` if the case has ended.
     #[cbor(skip)]
     pub danger: Option<Timestamp>,
 }
@@ -53,7 +53,7 @@ impl Due {
         Some(Self { at, promised, passed, danger: in_danger_from(schema, state) })
     }
 
-    /// Whether it has passed, and that is written down.
+    /// Whether it has passed, by the history.
     pub(crate) fn is_late(&self) -> bool {
         self.passed.is_some_and(|passed| passed.at >= self.at)
     }

@@ -1,4 +1,4 @@
-//! Instances in words: the tree with its states, the history, the incidents.
+//! Views of instances: the tree with its states, the history, the incidents.
 
 use std::sync::Arc;
 
@@ -24,10 +24,10 @@ use crate::cluster::seat::Seat;
 use crate::planning::{deadline_told, is_by_workers};
 use crate::refusal::Refusal;
 
-/// The most bytes of records on one page of a history, unless a single one has more.
+/// The most bytes of records on a page of a history, unless a single record has more.
 const PAGE_BYTES_MAX: usize = 16 << 20;
 
-/// The whole instance, as far as it is known here.
+/// The whole instance, as far as known here.
 pub(crate) fn instance(
     seat: Option<&Seat>,
     schema: &Schema,
@@ -77,7 +77,7 @@ pub(crate) fn instance(
     }
 }
 
-/// Where control went to from here or came from, and what is still on its way.
+/// The servers control was handed over to or received from, and the number of transfers in progress.
 fn elsewhere(seat: &Seat, state: &State) -> Vec<ElsewhereView> {
     let view = |peer: &Peer| {
         let server = seat.topology.server(peer.server)?.name.clone();
@@ -86,7 +86,7 @@ fn elsewhere(seat: &Seat, state: &State) -> Vec<ElsewhereView> {
     state.peers().iter().filter_map(view).collect()
 }
 
-/// One line of the tree: `entry` is where the block begins, `node` what decides in it.
+/// One line of the tree: `entry` is the first node of the block, `node` the one with the decision.
 fn node_view(
     seat: Option<&Seat>,
     schema: &Schema,
@@ -117,8 +117,8 @@ fn node_view(
     }
 }
 
-/// The state of a step is its own; a block is running from its first node to its last, unless
-/// it is itself what somebody has to decide.
+/// The state of a step is its own. A block is running from its first node to its last, unless it is itself the pending
+/// decision.
 fn step_state(state: &State, entry: &Node, node: &Node) -> StepState {
     let own = match state.answer(node.id) {
         Some(_) => StepState::Answered,
@@ -137,7 +137,7 @@ fn step_state(state: &State, entry: &Node, node: &Node) -> StepState {
 
 fn branch(schema: &Schema, node: &Node) -> Option<Arc<str>> {
     let before = schema.node(node.incoming.first()?.from);
-    // Where the place of a step is found first, that begins the branch.
+    // A node that finds the place of the first step begins the branch.
     if let NodeKind::Locate = before.kind {
         return branch(schema, before);
     }
@@ -217,7 +217,7 @@ pub(crate) fn incidents(schema: &Schema, state: &State, instance: InstanceId) ->
         .collect()
 }
 
-/// An incident's stable word, and what it says.
+/// The stable code of an incident, and its description.
 pub(crate) fn incident(incident: &Incident) -> (&'static str, String) {
     match incident {
         Incident::NobodyCanDoIt { rule } => {
@@ -242,7 +242,7 @@ pub(crate) fn incident(incident: &Incident) -> (&'static str, String) {
     }
 }
 
-/// A page of the execution history, made of stored records.
+/// A page of the execution history, from stored records.
 pub(crate) fn history(
     catalog: &Catalog,
     instance: InstanceId,
@@ -289,7 +289,7 @@ pub(crate) fn history(
     Ok(Answer::History { entries, next })
 }
 
-/// What servers and domains are called, as far as that is known here.
+/// Names of servers and domains, as far as known here.
 #[derive(Clone, Copy)]
 struct Names<'t>(Option<&'t Seat>);
 
@@ -305,7 +305,7 @@ impl Names<'_> {
     }
 }
 
-/// An entry of which nothing is told but what happened to which activity.
+/// An entry with only the event and its activity.
 fn blank(
     schema: &Schema,
     at: Timestamp,
@@ -391,7 +391,7 @@ fn entry(schema: &Schema, names: Names<'_>, event: &Event, at: Timestamp) -> His
         | Event::Delivered { .. }
         | Event::Received(_)
         | Event::Redirected { .. } => {
-            travelled(schema, names, event, |kind| blank(kind, None, &system))
+            transferred(schema, names, event, |kind| blank(kind, None, &system))
         }
         Event::Fetched { values } => HistoryEntry {
             writes: named(schema, values.iter().map(|value| (value.element, &value.value))),
@@ -418,8 +418,7 @@ fn is_place(schema: &Schema, done: &Completed) -> bool {
     matches!(schema.node(done.activity.node).kind, NodeKind::Locate)
 }
 
-/// Where the executor is that is expected to do the step best; that the case goes there is told when
-/// it is sent.
+/// Where the executor is that is expected to be best for the step. Sending the case there is an entry of its own.
 fn located(schema: &Schema, names: Names<'_>, done: &Completed, at: Timestamp) -> HistoryEntry {
     let elsewhere = |home| format!("with an executor in {}", names.domain(home));
     let place = done.home.map_or_else(|| "stays here".to_owned(), elsewhere);
@@ -427,7 +426,7 @@ fn located(schema: &Schema, names: Names<'_>, done: &Completed, at: Timestamp) -
     HistoryEntry { detail: Some(place), ..blank }
 }
 
-fn doer(performer: &Performer) -> &str {
+fn name_of_performer(performer: &Performer) -> &str {
     match performer {
         Performer::System => "the system",
         Performer::Agent(agent) => agent.as_str(),
@@ -435,7 +434,7 @@ fn doer(performer: &Performer) -> &str {
     }
 }
 
-/// Who is to do what from now on, and why that has changed.
+/// The new performers of planned steps, and the reason of the change.
 fn replanned(schema: &Schema, plan: &Replanned, at: Timestamp) -> HistoryEntry {
     let legs = plan.legs.iter().map(|leg| {
         let node = schema.nodes.get(leg.node.0 as usize);
@@ -447,9 +446,11 @@ fn replanned(schema: &Schema, plan: &Replanned, at: Timestamp) -> HistoryEntry {
         });
         match &leg.planned {
             Some(Planned { by, end, .. }) if node.is_some_and(|node| is_by_workers(node, by)) => {
-                format!("{step} by workers for {} (best effort) until {end}", doer(by))
+                format!("{step} by workers for {} (best effort) until {end}", name_of_performer(by))
             }
-            Some(Planned { by, end, .. }) => format!("{step} by {} until {end}", doer(by)),
+            Some(Planned { by, end, .. }) => {
+                format!("{step} by {} until {end}", name_of_performer(by))
+            }
             None => format!("{step} is not promised any more"),
         }
     });
@@ -465,8 +466,8 @@ fn failure(error: &str, retry_at: Option<Timestamp>) -> String {
     }
 }
 
-/// What went between servers.
-fn travelled(
+/// Entries about transfers between servers.
+fn transferred(
     schema: &Schema,
     names: Names<'_>,
     event: &Event,
@@ -502,7 +503,7 @@ fn travelled(
                 format!("{} {from_server}", contents(schema, parcel))
             }
         });
-        // A part is recorded under the number before that of its parcel: the parcel is yet to come.
+        // A part is recorded under the number before that of its transfer: the transfer is yet to come.
         let number = number.saturating_add(u32::from(parcel.is_part()));
         HistoryEntry { detail, from: name(from), number: Some(number), ..blank("received") }
     } else {
@@ -510,7 +511,7 @@ fn travelled(
     }
 }
 
-/// What a parcel is about.
+/// The content of a transfer in words.
 fn contents(schema: &Schema, parcel: &Parcel) -> String {
     match parcel {
         Parcel::Control { passages, .. } => {

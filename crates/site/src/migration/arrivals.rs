@@ -80,7 +80,7 @@ impl Site {
                 return self.send_newer_records(from);
             }
             // It may already be over at a server it belonged to before.
-            match self.unless_had_earlier(from, offer, now) {
+            match self.clear_first_offer(from, offer, now) {
                 Some(may_begin) => offer = may_begin,
                 None => return,
             }

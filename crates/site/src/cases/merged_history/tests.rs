@@ -1,4 +1,4 @@
-//! Parts written as text: `0@5 north: decided a` is record 0, of moment 5.
+//! Parts written as text: `0@5 north: decided a` is record 0, at moment 5.
 
 use super::*;
 
@@ -116,7 +116,7 @@ fn pages_come_to_the_same_as_the_whole_however_long_they_are() {
 
 #[test]
 fn much_at_one_moment_comes_in_the_same_order_in_short_pages() {
-    // South does much while its clock stands still. East gets what south has done in a part before the transfer.
+    // South does much while its clock stands still. East receives part of what south has done before the transfer.
     let south = [
         "0@5 north: created",
         "0@5 received <north #1",

@@ -218,14 +218,14 @@ impl Site {
             Input::ClosedRead { id, streams } => self.closed_read(id, &streams),
             Input::OwnRead { id, record } => self.own_read(id, record.as_deref()),
             Input::Message { from, message } => self.receive(from, message, now),
-            Input::Link { to, is_up } => self.link(to, is_up, now),
+            Input::Link { to, is_up } => self.on_link(to, is_up, now),
             Input::EntriesRead { instance, to, number, from, records } => {
                 self.entries_read(instance, to, number, (from, &records));
             }
             Input::FilesHere { instance, blobs } => self.files_here(instance, blobs, now),
             Input::CatalogRead { to, from, records } => self.catalog_read(to, from, records),
             Input::Cancelled { id } => self.cancelled(id, now),
-            Input::Unheard { jobs } => self.unheard(&jobs),
+            Input::Unheard { jobs } => self.on_unheard(&jobs),
             Input::Moved { change, server } => self.moved_in(change, server, now),
             Input::GivenAway { change } => self.given_away(change),
             Input::Jumped { by } => self.jumped(by, now),
@@ -369,9 +369,9 @@ impl Site {
             Request::ExtendJobs { jobs, lease, .. } => self.extend_jobs(&caller, &jobs, lease, now),
             Request::ReturnJobs { jobs } => self.return_jobs(&caller, &jobs),
             Request::Plan { resource } => self.plan_of(&caller, resource, now),
-            Request::Executor(errand) => self.about_executors(&caller, errand, now),
+            Request::Executor(errand) => self.on_executor_request(&caller, errand, now),
             Request::Schedule(errand) => self.on_schedule(&caller, errand, now),
-            Request::Mail(errand) => self.about_mail(&caller, errand, now),
+            Request::Mail(errand) => self.on_mail_request(&caller, errand, now),
             Request::IssueToken { name, hash, scopes } => {
                 self.issue_token(&caller, name, hash, &scopes, now)
             }

@@ -58,7 +58,7 @@ const DUTIES: [Duty; 26] = [
     Duty::new(Site::resend_verdicts, |site| site.executors.next_due()),
     Duty::untimed(Site::serve_polls),
     Duty::new(Site::assign_tasks, Site::next_assignment),
-    Duty::new(Site::follow_on, |site| site.work.following.next_due()),
+    Duty::new(Site::renew_follows, |site| site.work.following.next_due()),
     Duty::new(Site::serve_watches, Site::next_absence).also_frozen(),
     Duty::new(Site::answer_due, |site| site.waiting.next_due()).also_frozen(),
     Duty::new(Site::reoffer_some, Site::next_reoffer),
@@ -173,7 +173,7 @@ impl Site {
     /// state: items of instances that are not in memory are seen by nobody until they are loaded.
     pub(crate) fn reoffer_all(&mut self, now: Timestamp) {
         self.refit(now);
-        self.mailings.look_again(now);
+        self.mailings.recheck_cases(now);
         let (instances, org) = (&self.cases.instances, self.catalog.organisation());
         let stale = RefCell::new(BTreeSet::new());
         let reoffered = self.work.worklists.reoffer(org, |key, item| {

@@ -85,7 +85,7 @@ impl Site {
     /// Gives out what waits, as far as executors take more or workers ask for it.
     pub(crate) fn assign_tasks(&mut self, now: Timestamp) {
         self.give_up_silent(now);
-        for JobKey { instance, .. } in self.jobs.take_left() {
+        for JobKey { instance, .. } in self.jobs.take_unleased() {
             self.follow_plan(instance, now);
         }
         self.note_occupied(now);
@@ -205,9 +205,9 @@ impl Site {
     fn let_go_of_promised(&mut self, free: &[ExecutorId]) {
         if std::mem::take(&mut self.executors.has_other_plans) {
             self.executors.full.retain(|_, full| *full == Full::ForAll);
-            return self.jobs.let_go(None);
+            return self.jobs.unhold(None);
         }
-        free.iter().for_each(|id| self.jobs.let_go(Some(*id)));
+        free.iter().for_each(|id| self.jobs.unhold(Some(*id)));
     }
 
     /// Notes an assignment.

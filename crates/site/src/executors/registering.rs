@@ -80,7 +80,7 @@ impl Executors {
 }
 
 impl Site {
-    pub(crate) fn about_executors(
+    pub(crate) fn on_executor_request(
         &mut self,
         caller: &Caller,
         concern: Concern,

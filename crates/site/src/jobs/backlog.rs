@@ -1,14 +1,14 @@
-//! What waits to be given out, and whose turn it is.
+//! The queue of jobs, and the order in which they are given out.
 //!
-//! What was promised goes before all else, that first which is due first; whoever has promised it may have to wait
-//! with it, and then it is held for them. For the rest, those who do a type are shared by the processes that wait for it: whichever has had least of it, by size,
-//! is next, so that however much of one is waiting, the others are served as well. Those who do
-//! several types are shared by the types in the same way, task by task. What was promised counts for nobody's share. Within a process it goes by
-//! priority and age: a step of priority counts for as much as a minute of waiting, so that nothing waits for
-//! ever.
+//! Promised jobs come first, in order of their due times. If the executor that has promised a job cannot begin it yet,
+//! the job is held for that executor. Workers and executors of a type are shared fairly by the processes that wait for
+//! the type: the process that was served least, by size, is next, so that a flood of one process does not starve the
+//! others. Workers of several types are shared by the types in the same way, task by task. Promised jobs are charged to
+//! no share. Within a process jobs are ordered by priority and age: one step of priority weighs as much as a minute of
+//! waiting, so that no job waits forever.
 //!
-//! Invariant: what waits stands once: among those that are promised, among those that are held, or in the lane of
-//! its type and process.
+//! Invariant: each waiting job is in exactly one place: among the promised, among the held, or in the lane of its type
+//! and process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use legwork_schedule::{ExecutorId, Waiting};
 use super::JobKey;
 use super::turns::Turns;
 
-/// What a step of priority counts for.
+/// The waiting time that one step of priority weighs.
 const STEP_MS: i64 = 60_000;
 
-/// The place in a lane: what was due first, and what came first of that.
+/// The position in a lane: by due time, then by order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank(i64, u64);
 
-/// Where something waits.
+/// Where a job waits.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) job: Arc<str>,
@@ -38,12 +38,12 @@ pub(super) struct Place {
 
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    /// The types of which something waits, and no other.
+    /// Only types that have waiting jobs.
     types: BTreeMap<Arc<str>, OfType>,
     turns: Turns,
-    /// By type, and of each by when they are due.
+    /// By type; within a type by due time.
     promised: BTreeMap<Arc<str>, BTreeMap<Rank, JobKey>>,
-    /// What was promised and cannot be begun yet by whoever has promised it.
+    /// Promised jobs that their executor cannot begin yet.
     held: BTreeMap<Rank, Held>,
     last: u64,
     len: usize,
@@ -51,7 +51,7 @@ pub(super) struct Backlog {
 
 #[derive(Debug)]
 struct Held {
-    /// `None`: nobody takes it.
+    /// `None`: no executor accepts it.
     by: Option<ExecutorId>,
     job: Arc<str>,
     key: JobKey,
@@ -62,12 +62,12 @@ struct OfType {
     /// By process.
     lanes: BTreeMap<Arc<str>, BTreeMap<Rank, JobKey>>,
     turns: Turns,
-    /// How many wait, and how much that is.
+    /// Number and total size of the waiting jobs.
     amount: Waiting,
 }
 
 impl OfType {
-    /// What is next.
+    /// The next job.
     fn first(&self) -> Option<&JobKey> {
         let (_, process) = self.turns.first()?;
         self.lanes.get(process)?.first_key_value().map(|(_, key)| key)
@@ -75,13 +75,13 @@ impl OfType {
 }
 
 impl Backlog {
-    /// The rank of something that is due since then.
+    /// The rank of a job that is waiting since a moment.
     pub(super) fn rank(&mut self, since: Timestamp, priority: u32) -> Rank {
         self.last += 1;
         Rank(since.0.saturating_sub(i64::from(priority).saturating_mul(STEP_MS)), self.last)
     }
 
-    /// The rank of something that is promised for then.
+    /// The rank of a job promised for a moment.
     pub(super) fn rank_promised(&mut self, due: Timestamp) -> Rank {
         self.rank(due, 0)
     }
@@ -114,15 +114,15 @@ impl Backlog {
         Some(key)
     }
 
-    /// Whoever has promised it cannot begin it now: it is not next until they are looked at again.
+    /// The executor that has promised the job cannot begin it now: the job is not next until it is released.
     pub(super) fn hold(&mut self, place: &Place, by: Option<ExecutorId>) {
         if let Some(key) = self.remove_promised(&place.job, &place.rank) {
             self.held.insert(place.rank, Held { by, job: place.job.clone(), key });
         }
     }
 
-    /// What was held for somebody, or for all, is next again.
-    pub(super) fn let_go(&mut self, by: Option<ExecutorId>) {
+    /// Returns jobs held for an executor, or for any if `None`, to the queue.
+    pub(super) fn unhold(&mut self, by: Option<ExecutorId>) {
         let is_over =
             |_: &Rank, held: &mut Held| by.is_none() || held.by.is_none() || by == held.by;
         for (rank, Held { job, key, .. }) in self.held.extract_if(.., is_over) {
@@ -155,7 +155,7 @@ impl Backlog {
         }
     }
 
-    /// Somebody takes it: the next turn of its process, and of its type, comes later.
+    /// A job is given out: its process and its type are charged.
     pub(super) fn take(&mut self, place: &Place) {
         if place.is_promised {
             return self.remove(place);
@@ -167,8 +167,8 @@ impl Backlog {
         self.remove(place);
     }
 
-    /// It waits again, and was not worked on.
-    pub(super) fn take_back(&mut self, place: &Place, key: JobKey) {
+    /// A job is queued again without having been worked on: the charge is refunded.
+    pub(super) fn requeue(&mut self, place: &Place, key: JobKey) {
         if place.is_promised {
             return self.add(place, key);
         }
@@ -179,7 +179,7 @@ impl Backlog {
         self.add(place, key);
     }
 
-    /// What is next of those types that are wanted: of what is promised, and of the rest.
+    /// The next job of the wanted types, promised ones first.
     pub(super) fn next(
         &self,
         is_wanted: impl Fn(&Arc<str>, bool) -> bool,
@@ -194,18 +194,18 @@ impl Backlog {
         Some((job, self.types.get(job)?.first()?))
     }
 
-    /// The types of which something waits, and whether it is promised; some have both. What is held does not count.
+    /// The types with waiting jobs, and whether these are promised; a type may appear as both. Held jobs do not count.
     pub(super) fn types(&self) -> impl Iterator<Item = (&Arc<str>, bool)> {
         let promised = self.promised.keys().map(|job| (job, true));
         promised.chain(self.types.keys().map(|job| (job, false)))
     }
 
-    /// How much of each type waits and is not promised.
+    /// Number and size of the waiting jobs of each type that are not promised.
     pub(super) fn amounts(&self) -> impl Iterator<Item = (&Arc<str>, Waiting)> {
         self.types.iter().map(|(job, of_type)| (job, of_type.amount))
     }
 
-    /// How many of each type wait.
+    /// Number of waiting jobs of each type.
     pub(super) fn counts(&self) -> BTreeMap<&Arc<str>, usize> {
         let rest = self.types.iter().map(|(job, of_type)| (job, of_type.amount.tasks));
         let promised = self.promised.iter().map(|(job, of_type)| (job, of_type.len()));
@@ -232,7 +232,7 @@ mod tests {
 
     use super::*;
 
-    /// A backlog, and where what waits in it waits.
+    /// A backlog, and the places of the jobs in it.
     #[derive(Default)]
     struct Waiting {
         backlog: Backlog,
@@ -241,7 +241,7 @@ mod tests {
     }
 
     impl Waiting {
-        /// Adds so many of a process, due one millisecond after the other from then on.
+        /// Adds `count` jobs of a process, one millisecond apart.
         fn add(&mut self, job: &str, process: &str, (priority, since): (u32, i64), count: i64) {
             for number in 0..count {
                 self.last += 1;
@@ -251,7 +251,7 @@ mod tests {
             }
         }
 
-        /// Adds one of a process that is promised for then.
+        /// Adds a job of a process that is promised for a moment.
         fn promise(&mut self, job: &str, process: &str, due: i64) {
             self.last += 1;
             let rank = self.backlog.rank_promised(Timestamp(due));
@@ -266,7 +266,7 @@ mod tests {
             self.places.insert(key, place);
         }
 
-        /// Takes what is next of these types, so often; answers their processes.
+        /// Takes the next `count` jobs of these types; returns their processes.
         fn take(&mut self, wanted: &[&str], count: usize) -> Vec<String> {
             let mut taken = Vec::new();
             for _ in 0..count {
@@ -330,7 +330,7 @@ mod tests {
             let place = waiting.places[&key].clone();
             waiting.backlog.take(&place);
             match &*place.process {
-                "refused" => waiting.backlog.take_back(&place, key),
+                "refused" => waiting.backlog.requeue(&place, key),
                 _ => drop(waiting.places.remove(&key)),
             }
         }
@@ -376,10 +376,10 @@ mod tests {
         waiting.backlog.hold(&place, Some(ExecutorId(3)));
         assert_eq!(waiting.take(&["mail"], 1), ["rest"]);
         assert_eq!((waiting.backlog.len(), waiting.backlog.counts().into_values().sum()), (2, 2));
-        waiting.backlog.let_go(Some(ExecutorId(4)));
+        waiting.backlog.unhold(Some(ExecutorId(4)));
         assert_eq!(waiting.take(&["mail"], 1), ["rest"]);
         assert!(!waiting.backlog.has("mail"));
-        waiting.backlog.let_go(Some(ExecutorId(3)));
+        waiting.backlog.unhold(Some(ExecutorId(3)));
         assert_eq!(waiting.take(&["mail"], 1), ["promised"]);
         assert_eq!(waiting.backlog.len(), 0);
     }

@@ -1,4 +1,4 @@
-//! What a job asks of whoever does it: what its definition says, and the values it reads.
+//! The demand of a job: size, priority and timeout, from its definition and the values it reads.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use legwork_model::id::{Activity, ElementId};
 use legwork_model::schema::Schema;
 use legwork_model::value::Value;
 
-/// Sizes that make sense. Nothing takes no time at all.
+/// Valid sizes. A size of 0 would take no time at all.
 const SIZES: RangeInclusive<f64> = 0.001..=1e12;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,7 +19,7 @@ pub(crate) struct Demanded {
     pub(crate) timeout: Option<Duration>,
 }
 
-/// What an automatic step asks for; as usual where a value is not there.
+/// The demand of an automatic step; default where a value is missing.
 pub(crate) fn demanded(schema: &Schema, state: &State, activity: &Activity) -> Demanded {
     let usual = Demand::<ElementId>::default();
     let demand = schema.node(activity.node).demand().unwrap_or(&usual);
@@ -40,7 +40,7 @@ pub(crate) fn demanded(schema: &Schema, state: &State, activity: &Activity) -> D
     }
 }
 
-/// How much a value stands for; of a file it is its length.
+/// The number a value stands for; for a file its length.
 fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Int(number) => Some(*number as f64),

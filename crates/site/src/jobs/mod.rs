@@ -1,8 +1,8 @@
-//! Jobs of automatic steps: which are open, who works on them, until when.
+//! Jobs of automatic steps: the open ones, their leases and delays.
 //!
-//! Leases are volatile on purpose. The history knows only what a step did; after a restart every
-//! open job is offered again, and a worker that still holds one may report it as long as nobody
-//! else has taken it since. So there is at most one accepted completion per activity, always.
+//! Leases are volatile on purpose. The history records only what a step did. After a restart every open job is offered
+//! again; a worker that still has one may report it as long as no other worker has taken it since. So there is at most
+//! one accepted completion per activity.
 
 pub(crate) mod demand;
 pub(crate) mod worker;
@@ -28,19 +28,19 @@ pub(crate) struct JobKey {
     pub(crate) activity: Activity,
 }
 
-/// What comes up.
+/// A new job.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
     pub(crate) job: Arc<str>,
     pub(crate) process: Arc<str>,
     pub(crate) priority: u32,
-    /// How much there is to do.
+    /// Amount of work, in the unit of the type.
     pub(crate) size: f64,
     /// Since when it is due.
     pub(crate) since: Timestamp,
-    /// When it may be given out.
+    /// The earliest moment to give it out.
     pub(crate) not_before: Option<Timestamp>,
-    /// By when it is due, if somebody has promised it.
+    /// By when it is due, if it is promised.
     pub(crate) promised: Option<Timestamp>,
 }
 
@@ -57,15 +57,15 @@ enum Phase {
     Leased { lease: u64, since: Timestamp, due: Timer },
 }
 
-/// The moment something is due, and a number that tells timers of one moment apart.
+/// A due time, and a number that distinguishes timers of the same moment.
 type Timer = (Timestamp, u64);
 
-/// Why a report about a job does not count.
+/// Why a report about a job is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaseError {
-    /// Completed already, withdrawn, or never there.
+    /// Already completed, withdrawn, or never open.
     NotOpen,
-    /// Its lease ran out and another worker has taken it.
+    /// Its lease expired, and another worker has taken it.
     Lost,
 }
 
@@ -74,23 +74,23 @@ pub(crate) struct Jobs {
     /// Looked up by key; never iterated.
     entries: FxHashMap<JobKey, Entry>,
     queued: Backlog,
-    /// When leases run out and delays end.
+    /// When leases expire and delays end.
     timers: BTreeMap<Timer, JobKey>,
     first_lease: u64,
     last_lease: u64,
     last_timer: u64,
     leased: usize,
-    /// What was promised and whoever had it does not have any more.
-    left: Vec<JobKey>,
+    /// Promised jobs whose lease has ended.
+    unleased: Vec<JobKey>,
 }
 
 impl Jobs {
-    /// From `first_lease` on no number may have been given out before a restart.
+    /// No number above `first_lease` may have been used before a restart.
     pub(crate) fn new(first_lease: u64) -> Self {
         Self { first_lease, last_lease: first_lease, ..Self::default() }
     }
 
-    /// A job came up.
+    /// Opens a job.
     pub(crate) fn open(&mut self, key: JobKey, offer: Offer, now: Timestamp) {
         let Offer { job, process, priority, size, since, not_before, promised } = offer;
         self.close(&key);
@@ -109,26 +109,26 @@ impl Jobs {
         self.entries.insert(key, Entry { place, phase });
     }
 
-    /// What was promised and somebody has left, or is done with, since this was asked last.
-    pub(crate) fn take_left(&mut self) -> Vec<JobKey> {
-        std::mem::take(&mut self.left)
+    /// Promised jobs whose lease has ended, by completion or otherwise, since the last call.
+    pub(crate) fn take_unleased(&mut self) -> Vec<JobKey> {
+        std::mem::take(&mut self.unleased)
     }
 
-    fn note_left(&mut self, key: &JobKey) {
+    fn note_unleased(&mut self, key: &JobKey) {
         if self.is_leased(key) && self.is_promised(key) == Some(true) {
-            self.left.push(key.clone());
+            self.unleased.push(key.clone());
         }
     }
 
-    /// The job is done or no longer wanted.
+    /// The job is completed or no longer wanted.
     pub(crate) fn close(&mut self, key: &JobKey) {
-        self.note_left(key);
+        self.note_unleased(key);
         if let Some(entry) = self.entries.remove(key) {
-            self.count_out(&entry);
+            self.unregister(&entry);
         }
     }
 
-    /// The next job of one of these types.
+    /// The next job of the wanted types.
     pub(crate) fn next(
         &self,
         is_wanted: impl Fn(&Arc<str>, bool) -> bool,
@@ -136,21 +136,22 @@ impl Jobs {
         self.queued.next(is_wanted)
     }
 
-    /// Whoever has promised a job cannot begin it now, or nobody takes it: others go before it until it is let go.
+    /// The executor that has promised a job cannot begin it now, or no executor accepts it: other jobs go first until
+    /// it is released.
     pub(crate) fn hold(&mut self, key: &JobKey, by: Option<ExecutorId>) {
         if let Some(entry) = self.entries.get(key).filter(|entry| entry.phase == Phase::Queued) {
             self.queued.hold(&entry.place, by);
         }
     }
 
-    /// What is held for somebody is looked at again; `None`: what is held for anybody.
-    pub(crate) fn let_go(&mut self, by: Option<ExecutorId>) {
-        self.queued.let_go(by);
+    /// Returns jobs held for an executor, or for any if `None`, to the queue.
+    pub(crate) fn unhold(&mut self, by: Option<ExecutorId>) {
+        self.queued.unhold(by);
     }
 
-    /// A job is promised for another moment than before, or not any more: then it has waited since, with its
-    /// priority.
-    pub(crate) fn rank_anew(
+    /// The due time of a promised job has changed, or the promise was revoked. Without a promise the job is ranked by
+    /// its age and priority.
+    pub(crate) fn rerank(
         &mut self,
         key: &JobKey,
         promised: Option<Timestamp>,
@@ -170,12 +171,12 @@ impl Jobs {
         }
     }
 
-    /// Whether a job stands among those that are promised; `None` if it is not open.
+    /// Whether a job is promised; `None` if it is not open.
     pub(crate) fn is_promised(&self, key: &JobKey) -> Option<bool> {
         self.entries.get(key).map(|entry| entry.place.is_promised)
     }
 
-    /// Leases a job that is queued, from now on and by this server; answers the lease and its end.
+    /// Leases a queued job; returns the lease and its end.
     pub(crate) fn take(
         &mut self,
         key: &JobKey,
@@ -196,7 +197,7 @@ impl Jobs {
         Some((lease, expires))
     }
 
-    /// Whether a report with this lease counts; answers when the work began, if that is known.
+    /// Whether a report with this lease is accepted; returns when the work began, if known.
     pub(crate) fn verify(&self, key: &JobKey, lease: u64) -> Result<Option<Timestamp>, LeaseError> {
         match self.entries.get(key).map(|entry| entry.phase) {
             None => Err(LeaseError::NotOpen),
@@ -204,14 +205,14 @@ impl Jobs {
                 Ok(Some(since))
             }
             Some(Phase::Leased { .. }) => Err(LeaseError::Lost),
-            // Nobody has taken it since: the work is not thrown away. A delayed one was reported
-            // as failed already.
+            // No other worker has taken the job since: the work is accepted. A delayed job was already reported as
+            // failed.
             Some(Phase::Queued) => Ok(None),
             Some(Phase::Delayed { .. }) => Err(LeaseError::Lost),
         }
     }
 
-    /// Prolongs a lease that has not run out.
+    /// Extends a lease that has not expired.
     pub(crate) fn extend(
         &mut self,
         key: &JobKey,
@@ -232,7 +233,7 @@ impl Jobs {
         }
     }
 
-    /// All leases last for so much longer; what is delayed is due when it was.
+    /// Extends all leases; delays end when they would have.
     pub(crate) fn prolong(&mut self, by: Duration) {
         for (due, key) in std::mem::take(&mut self.timers) {
             let later = (due.0 + by, due.1);
@@ -247,29 +248,28 @@ impl Jobs {
         }
     }
 
-    /// Offers a job again whose worker does not want it. It keeps its age, and so its place.
+    /// Offers a job again that its worker has returned. It keeps its age and so its rank.
     pub(crate) fn give_back(&mut self, key: &JobKey, lease: u64) -> Result<(), LeaseError> {
         let entry = self.entries.get(key).ok_or(LeaseError::NotOpen)?;
         match entry.phase {
             Phase::Leased { lease: current, .. } if current == lease => {
-                self.enqueue(key, Backlog::take_back);
+                self.enqueue(key, Backlog::requeue);
                 Ok(())
             }
             Phase::Leased { .. } | Phase::Queued | Phase::Delayed { .. } => Err(LeaseError::Lost),
         }
     }
 
-    /// Nobody has a job any more, and nobody gets it until then. It keeps its age.
+    /// Ends the lease of a job and delays it. It keeps its age.
     pub(crate) fn delay(&mut self, key: &JobKey, until: Timestamp) {
-        self.note_left(key);
+        self.note_unleased(key);
         let Some(mut entry) = self.entries.remove(key) else { return };
-        self.count_out(&entry);
+        self.unregister(&entry);
         entry.phase = Phase::Delayed { due: self.set_timer(until, key.clone()) };
         self.entries.insert(key.clone(), entry);
     }
 
-    /// Offers again what was delayed until now or whose lease has run out; answers which leases
-    /// that were.
+    /// Offers jobs again whose delay is over or whose lease has expired; returns the latter.
     pub(crate) fn expire(&mut self, now: Timestamp) -> Vec<JobKey> {
         let mut ran_out = Vec::new();
         while let Some(timer) = self.timers.first_entry() {
@@ -299,7 +299,7 @@ impl Jobs {
 
     /// Whether a lease was given out by this server since it started.
     pub(crate) fn has_leased(&self, here: ServerId, lease: u64) -> bool {
-        // Counters begin anywhere and go round.
+        // Counters begin anywhere and wrap around.
         let after_first =
             |counter: u64| JobLease::number(ServerId(0), counter.wrapping_sub(self.first_lease));
         let place = after_first(lease);
@@ -310,7 +310,7 @@ impl Jobs {
         self.queued.len()
     }
 
-    /// The types that have jobs queued.
+    /// The types with queued jobs.
     pub(crate) fn types_queued(&self) -> Vec<Arc<str>> {
         let mut types: Vec<Arc<str>> = self.queued.types().map(|(job, _)| job.clone()).collect();
         types.sort_unstable();
@@ -318,17 +318,17 @@ impl Jobs {
         types
     }
 
-    /// The same, of those that are promised and of the others.
+    /// The types with queued jobs, promised and others separately.
     pub(crate) fn queued_of(&self) -> impl Iterator<Item = (&Arc<str>, bool)> {
         self.queued.types()
     }
 
-    /// How much of each type waits and is not promised.
+    /// Number and size of the waiting jobs of each type that are not promised.
     pub(crate) fn amounts(&self) -> impl Iterator<Item = (&Arc<str>, Waiting)> {
         self.queued.amounts()
     }
 
-    /// How many of each type wait.
+    /// Number of waiting jobs of each type.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
         self.queued.counts().into_iter()
     }
@@ -341,11 +341,11 @@ impl Jobs {
         self.leased
     }
 
-    /// What was leased or delayed waits again.
+    /// Queues a job that was leased or delayed.
     fn enqueue(&mut self, key: &JobKey, put: fn(&mut Backlog, &Place, JobKey)) {
-        self.note_left(key);
+        self.note_unleased(key);
         let Some(mut entry) = self.entries.remove(key) else { return };
-        self.count_out(&entry);
+        self.unregister(&entry);
         put(&mut self.queued, &entry.place, key.clone());
         entry.phase = Phase::Queued;
         self.entries.insert(key.clone(), entry);
@@ -358,7 +358,7 @@ impl Jobs {
         due
     }
 
-    fn count_out(&mut self, entry: &Entry) {
+    fn unregister(&mut self, entry: &Entry) {
         match entry.phase {
             Phase::Queued => self.queued.remove(&entry.place),
             Phase::Leased { due, .. } => {
@@ -396,7 +396,7 @@ mod tests {
         }
     }
 
-    /// The next mail to be sent, with its lease and when that ends.
+    /// The next mail job, with its lease and the end of the lease.
     fn take(jobs: &mut Jobs, now: Timestamp) -> Option<(JobKey, u64, Timestamp)> {
         let (_, key) = jobs.next(|job, _| **job == *"mail")?;
         let key = key.clone();

@@ -1,35 +1,34 @@
-//! Who is next among those that share something (start-time fair queueing).
+//! Start-time fair queueing among the processes, or types, that share workers.
 //!
-//! Whoever has had least is next. One that had nothing to ask for meanwhile, or could not be served, is
-//! next once, and then is where the others are: it has no claim to what others got.
+//! The one that was served least is next. One that had nothing waiting, or could not be served, is next once and then
+//! on a par with the others: it has no claim to what they got meanwhile.
 //!
-//! Invariant: whoever waits stands in the order once, under what it has had.
+//! Invariant: each waiting one is in the order once, under its share.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-/// So many that wait for nothing are remembered before it is looked which can be forgotten.
+/// How many that have nothing waiting are remembered before old ones are removed.
 const IDLE_MAX: usize = 64;
 
-/// How much one has had, in thousandths.
+/// Amount served, in thousandths.
 type Share = u64;
 
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     shares: FxHashMap<Arc<str>, Share>,
     order: BTreeSet<(Share, Arc<str>)>,
-    /// What whoever was served last had had before; when nobody has waited since, the most that any has
-    /// had.
+    /// The share of the one served last, before it was served; if none has waited since, the largest share of all.
     reached: Share,
     most: Share,
-    /// So many may be remembered before it is looked again which can be forgotten.
-    looked_at: usize,
+    /// Size at which old entries are removed next.
+    retained_max: usize,
 }
 
 impl Turns {
-    /// It waits from now on.
+    /// It has something waiting from now on.
     pub(super) fn enter(&mut self, who: &Arc<str>) {
         if self.order.is_empty() {
             self.reached = self.most;
@@ -39,27 +38,27 @@ impl Turns {
         self.order.insert((*had, who.clone()));
     }
 
-    /// It waits for nothing any more.
+    /// It has nothing waiting any more.
     pub(super) fn leave(&mut self, who: &Arc<str>) {
         if let Some(had) = self.shares.get(who) {
             self.order.remove(&(*had, who.clone()));
         }
     }
 
-    /// It gets so much.
+    /// It is served an amount.
     pub(super) fn charge(&mut self, who: &Arc<str>, amount: f64) {
         let had = self.shares.get(who).copied().unwrap_or_default();
         let begun = had.max(self.reached);
         self.reached = begun;
         self.set(who, had, begun.saturating_add(thousandths(amount)));
-        if self.shares.len() > self.looked_at.max(IDLE_MAX + 2 * self.order.len()) {
+        if self.shares.len() > self.retained_max.max(IDLE_MAX + 2 * self.order.len()) {
             let Self { shares, order, reached, .. } = self;
             shares.retain(|who, had| *had > *reached || order.contains(&(*had, who.clone())));
-            self.looked_at = 2 * self.shares.len();
+            self.retained_max = 2 * self.shares.len();
         }
     }
 
-    /// It did not get it after all.
+    /// An amount was not served after all.
     pub(super) fn refund(&mut self, who: &Arc<str>, amount: f64) {
         if let Some(had) = self.shares.get(who).copied() {
             self.set(who, had, had.saturating_sub(thousandths(amount)));
@@ -74,12 +73,12 @@ impl Turns {
         self.shares.insert(who.clone(), has);
     }
 
-    /// Whoever has had least, and what that is.
+    /// The one that was served least, and its share.
     pub(super) fn first(&self) -> Option<(Share, &Arc<str>)> {
         self.order.first().map(|(had, who)| (*had, who))
     }
 
-    /// All that wait, whoever has had least first.
+    /// All that wait, least served first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<str>> {
         self.order.iter().map(|(_, who)| who)
     }

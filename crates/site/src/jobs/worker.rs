@@ -1,4 +1,4 @@
-//! Work of programs: giving jobs out, taking results in.
+//! Work of programs: giving jobs to workers and accepting results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,7 +67,7 @@ impl Site {
         if is_first {
             self.planning.hurry_revoked(now);
         }
-        // Served at the end of the batch of inputs, together with what the batch has brought up.
+        // Served at the end of the batch, together with the jobs the batch has opened.
         let until = activate.wait_until.unwrap_or(now);
         if self.waiting.len() >= self.config.waiting_max {
             return self.answer(id, Err(too_many_waiting()));
@@ -75,7 +75,7 @@ impl Site {
         self.waiting.park(id, until, Waiting::Jobs(activate));
     }
 
-    /// Serves those that ask for nothing that executors do as well; for the others see `assign_tasks`.
+    /// Serves requests for types that no executor does; for others see `assign_tasks`.
     pub(crate) fn serve_polls(&mut self, now: Timestamp) {
         for job in self.jobs.types_queued() {
             while self.jobs.has_queued(&job)
@@ -87,7 +87,7 @@ impl Site {
         }
     }
 
-    /// Whether executors do some of what a request waits for.
+    /// Whether executors do some of the types a request waits for.
     fn competes(&self, id: RequestId) -> bool {
         let Some(Waiting::Jobs(Activate { types, .. })) = self.waiting.peek(id) else {
             return false;
@@ -113,7 +113,7 @@ impl Site {
         }
     }
 
-    /// Leases a job that is queued to a worker.
+    /// Leases a queued job to a worker.
     pub(crate) fn lease_out(
         &mut self,
         job: &Arc<str>,
@@ -142,7 +142,7 @@ impl Site {
                 self.require_room()?;
                 let leased = self.leased(&job);
                 if leased.is_err() {
-                    // It does not count, but says how fast the worker is.
+                    // The result is not accepted, but shows the speed of the worker.
                     self.executors.worker_did(None, job.lease, now);
                 }
                 let (key, started) = leased?;
@@ -245,8 +245,8 @@ impl Site {
         Ok(Answer::JobResults(results))
     }
 
-    /// Jobs that nobody got. What is no longer leased like that is somebody else's.
-    pub(crate) fn unheard(&mut self, jobs: &[JobLease]) {
+    /// Jobs in an answer that did not reach the worker. A job with another lease by now is left alone.
+    pub(crate) fn on_unheard(&mut self, jobs: &[JobLease]) {
         for job in jobs {
             if let Ok(key) = self.job_key(&job.activity) {
                 let _ = self.give_back(&key, job.lease);
@@ -261,7 +261,7 @@ impl Site {
         Ok(())
     }
 
-    /// A job whose lease still counts, and when the work on it began.
+    /// A job whose lease is valid, and when the work on it began.
     fn leased(&self, job: &JobLease) -> Result<(JobKey, Option<Timestamp>), Refusal> {
         let key = self.job_key(&job.activity)?;
         let started = self
@@ -276,7 +276,7 @@ impl Site {
         let (_, activity) =
             self.cases.activity(id).map_err(|_| lease_refusal(LeaseError::NotOpen, id))?;
         let key = JobKey { instance: id.instance, activity };
-        // Whoever is called says by itself what comes of it.
+        // A job given to an executor is reported by that executor.
         match self.executors.is_called(&key) {
             true => Err(lease_refusal(LeaseError::Lost, id)),
             false => Ok(key),

@@ -1,10 +1,10 @@
-//! Letters about items and about the deadlines of cases: which is due next, and what was told.
+//! Letters about items and about the deadlines of cases: the next one due, and those sent.
 //!
-//! Invariant: a letter is derived from the items, the promises, the organisation and what was told, at the
-//! moment it is asked for. Only what was told is stored; whatever else is here is found again after a
-//! restart. Nothing is kept unless somebody writes letters.
+//! Invariant: a letter is derived from the items, promises, organisation and letters sent at the moment it is
+//! requested. Only letters sent are stored; everything else is derived again after a restart. Nothing is kept unless
+//! the server sends mail.
 
-mod look;
+mod due_letters;
 mod overdue;
 mod promises;
 
@@ -23,34 +23,33 @@ use crate::input::{Mailing, Notice, Stream};
 use crate::output::{Append, Output};
 use crate::refusal::{self, Refusal};
 
-/// After how many records what was told is stored as a whole.
+/// After how many records a snapshot of the letters sent is stored.
 const SNAPSHOT_EVERY: u64 = 256;
-/// A snapshot of that many letters would be too much for one record.
+/// A snapshot of more letters would be too large for one record.
 const SNAPSHOT_EVENTS_MAX: usize = 100_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Mailings {
     book: Book,
-    /// Records of what was told.
+    /// Number of records of letters sent.
     version: u64,
-    /// Cases of which something may be to be told: their states stay in memory.
+    /// Cases that may need a letter: their states stay in memory.
     cases: BTreeSet<InstanceId>,
-    /// Cases that were asked for because a letter is to show something of them.
+    /// Cases being loaded because a letter shows their values.
     awaited: BTreeSet<InstanceId>,
-    /// When an item or a case is to be looked at again. One that is gone by then is passed over.
-    later: BTreeSet<(Timestamp, ItemKey)>,
-    /// Letters to people who have had enough for the hour, or whose mail server took nothing, until they are
-    /// told.
+    /// When to check an item or a case again. Those that are gone by then are skipped.
+    rechecks: BTreeSet<(Timestamp, ItemKey)>,
+    /// Letters held for people who have reached their hourly limit, or whose mail server refused mail.
     held: BTreeMap<AgentId, BTreeSet<(ItemKey, Kind)>>,
-    /// When those are to be looked at.
+    /// When to check the held letters.
     held_until: BTreeSet<(Timestamp, AgentId)>,
     put_off: BTreeMap<AgentId, Timestamp>,
-    /// When items were looked at last: who is absent may have changed since.
-    looked_at: Timestamp,
+    /// When items were last checked: absences may have changed since.
+    checked_at: Timestamp,
 }
 
 impl Site {
-    pub(crate) fn about_mail(
+    pub(crate) fn on_mail_request(
         &mut self,
         caller: &Caller,
         errand: Mailing,
@@ -64,7 +63,7 @@ impl Site {
         match errand {
             Mailing::Next => Ok(self.next_letter(&tell, now)),
             Mailing::Told(notice) => {
-                self.note_told(&notice, now);
+                self.note_sent(&notice, now);
                 Ok(Answer::Done)
             }
             Mailing::PutOff { agent, until } => {
@@ -76,7 +75,7 @@ impl Site {
         }
     }
 
-    /// Takes in what was told before the site went down.
+    /// Replays the letters sent.
     pub(crate) fn recover_mail(&mut self, stream: &Stream) {
         if self.config.mail.is_none() {
             return;
@@ -111,7 +110,7 @@ impl Site {
         self.mailings.version = version;
     }
 
-    fn note_told(&mut self, notice: &Notice, now: Timestamp) {
+    fn note_sent(&mut self, notice: &Notice, now: Timestamp) {
         let Notice { agent, about } = notice;
         let told = |(subject, kind): &(Subject, Kind)| subject.told(agent.clone(), *kind, now);
         let events: Vec<MailEvent> = about.iter().map(told).collect();
@@ -124,7 +123,7 @@ impl Site {
             let Subject { instance, activity } = subject.clone();
             (ItemKey { instance, activity }, *kind)
         });
-        mailings.let_go(agent, keys, now);
+        mailings.unhold(agent, keys, now);
         self.store_mail(events, now);
     }
 
@@ -139,12 +138,12 @@ impl Site {
         mailings.version += 1;
         self.out.push(Output::Append(Append { stream, expected, record, close: None }));
         if self.mailings.version.is_multiple_of(SNAPSHOT_EVERY) {
-            self.store_told(now);
+            self.store_mail_snapshot(now);
         }
     }
 
-    /// Drops what is about cases that have ended, and stores the rest as a whole.
-    fn store_told(&mut self, now: Timestamp) {
+    /// Drops letters about ended cases, and stores the rest as a snapshot.
+    fn store_mail_snapshot(&mut self, now: Timestamp) {
         let Self { mailings, cases, .. } = self;
         let is_open = |id| cases.instances.get(id).is_some() || cases.unread.contains(&id);
         mailings.book.prune(|subject| is_open(subject.instance), now);

@@ -1,7 +1,8 @@
-//! Letters about deadlines that have passed, or are in danger.
+//! Letters about deadlines that have passed or are in danger.
 //!
-//! Invariant: who started a case hears of it from the server where that was, and who holds a step from the server that controls
-//! it. Of a case that was aborted nothing is known any more when it is written about: what is to be said is stored with that.
+//! Invariant: the starter of a case gets the letter from the server that started it, and the holder of a step from the
+//! server that controls the step. An aborted case is not in memory any more when the letter is written: its content is
+//! stored with the abort.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::catalog::Catalog;
 use crate::input::Notice;
 use crate::planning::in_danger_from;
 
-/// So many steps are named in a letter.
+/// The most steps named in a letter.
 const STEPS_MAX: usize = 10;
 
 impl Cases {
@@ -46,7 +47,8 @@ impl Catalog {
         Some(Letter { address, zone, notice, content: Content::Deadline(passing) })
     }
 
-    /// Who hears that a deadline has passed: who started the case, and who held a step of it then.
+    /// The recipients of a letter about a passed deadline: the starter of the case, and the holders of its steps at
+    /// that time.
     fn concerned(&self, schema: &Schema, state: &State, at: Timestamp) -> Vec<AgentId> {
         let owner = owner(state).filter(|_| state.started_elsewhere().is_none());
         let held = state.open(schema).filter(|open| open.claimed_at.is_some_and(|it| it <= at));
@@ -57,15 +59,15 @@ impl Catalog {
 }
 
 impl Site {
-    /// Something may be to be told of the deadline of an instance.
+    /// The deadline of an instance may need a letter.
     pub(crate) fn note_deadline(&mut self, id: InstanceId) {
         if self.config.mail.is_some() {
             self.mailings.cases.insert(id);
-            self.mailings.later.insert((Timestamp::default(), key(id)));
+            self.mailings.rechecks.insert((Timestamp::default(), key(id)));
         }
     }
 
-    /// How it stands with the deadline of an instance that is not over.
+    /// The state of the deadline of an open instance.
     pub(super) fn case_of(
         &self,
         id: InstanceId,
@@ -76,7 +78,8 @@ impl Site {
         let is_own = state.started_elsewhere().is_none();
         let owner = owner(state).filter(|agent| is_own && self.catalog.address_of(agent).is_some());
         let danger = in_danger_from(schema, state).zip(owner);
-        // Of a promise that was revoked they have heard; what is ahead is looked at then.
+        // Its starter already got a letter if the promise was revoked. Only a deadline that was never promised is
+        // announced to be in danger.
         let danger = danger.filter(|(from, _)| deadline.is_unpromised && *from <= now);
         let overdue = Overdue {
             passed,
@@ -113,7 +116,7 @@ impl Site {
         self.catalog.about_deadline(agent, passing)
     }
 
-    /// The letters that are owed if an instance is aborted because its deadline has passed.
+    /// The letters to send if an instance is aborted because its deadline has passed.
     pub(crate) fn owed_letters(&self, id: InstanceId, deadline: Timestamp) -> Vec<Owed> {
         let is_told = self.config.mail.as_ref().is_some_and(|tell| tell.promise);
         let Some((schema, state, _)) = self.cases.open_case(id).filter(|_| is_told) else {
@@ -129,13 +132,13 @@ impl Site {
         letters.collect()
     }
 
-    /// An instance was aborted because its deadline has passed.
-    pub(crate) fn owe(&mut self, owed: Vec<Owed>, now: Timestamp) {
+    /// An instance was aborted because its deadline has passed: stores the letters to send.
+    pub(crate) fn store_owed(&mut self, owed: Vec<Owed>, now: Timestamp) {
         let events = owed.into_iter().map(|owed| MailEvent::Owed(Box::new(owed)));
         self.store_mail(events.collect(), now);
     }
 
-    /// The next letter about a case that was aborted.
+    /// The next letter about an aborted case.
     pub(super) fn next_owed(&mut self, tell: &Tell, now: Timestamp) -> Option<Letter> {
         let owed: Vec<Owed> = self.mailings.book.owed().cloned().collect();
         owed.into_iter().find_map(|owed| {
@@ -157,7 +160,7 @@ impl Site {
     }
 }
 
-/// The last deadline that passed. Where a case was started that is written down; other servers know it by the clock.
+/// The last deadline that passed: recorded at the server that started the case; other servers go by the clock.
 fn passed(state: &State, deadline: &Deadline, now: Timestamp) -> Option<Timestamp> {
     match state.started_elsewhere() {
         None => deadline.passed.map(|passed| passed.at),
@@ -165,7 +168,7 @@ fn passed(state: &State, deadline: &Deadline, now: Timestamp) -> Option<Timestam
     }
 }
 
-/// The titles of what is to be done now, all of it or by somebody.
+/// The titles of the open steps, of all or of one agent.
 fn steps(schema: &Schema, state: &State, agent: &AgentId, all: bool) -> Vec<Arc<str>> {
     let open = state.open(schema).filter(|open| all || open.claimed_by == Some(agent));
     open.map(|open| schema.node(open.activity.node).title.clone()).take(STEPS_MAX).collect()

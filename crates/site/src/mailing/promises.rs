@@ -1,7 +1,7 @@
-//! Letters to those who started a case whose deadline is not promised any more, or again.
+//! Letters to people who started a case whose promise was revoked or renewed.
 //!
-//! Invariant: only the server that started a case, and so keeps its plan, writes about it, to whoever
-//! started it and to nobody else, also while they are away: it is theirs to say whether it may be late.
+//! Invariant: only the server that started a case, which keeps its plan, writes about its promise, and only to the
+//! starter, even during an absence: only the starter can decide whether the case may be late.
 
 use legwork_engine::State;
 use legwork_mail::{Kind, Promise, Subject, Turn};
@@ -18,7 +18,7 @@ use crate::cases::Cases;
 use crate::input::Notice;
 
 impl Mailings {
-    /// Whether something may be to be told of the promise of an instance, or a letter waits for its values.
+    /// Whether the promise of an instance may need a letter, or a letter waits for its values.
     pub(crate) fn concerns(&self, id: InstanceId) -> bool {
         self.cases.contains(&id) || self.awaited.contains(&id)
     }
@@ -28,9 +28,9 @@ impl Mailings {
         self.cases.remove(&id);
     }
 
-    /// Who could not be written to may have got an address.
-    pub(crate) fn look_again(&mut self, now: Timestamp) {
-        self.later.extend(self.cases.iter().map(|id| (now, key(*id))));
+    /// The organisation has changed: an agent may have got an address.
+    pub(crate) fn recheck_cases(&mut self, now: Timestamp) {
+        self.rechecks.extend(self.cases.iter().map(|id| (now, key(*id))));
     }
 }
 
@@ -40,7 +40,7 @@ impl Cases {
         turned.max(self.passed_at(id))
     }
 
-    /// How the promise of an instance stands that is not over, if it has turned here.
+    /// The state of the promise of an open instance, if it was revoked or renewed here.
     fn turned(&self, id: InstanceId) -> Option<(&Schema, &State, &Deadline, &Turned)> {
         let (schema, state) = self.instances.state(id)?;
         let is_told_here = !state.lifecycle().has_ended() && state.started_elsewhere().is_none();
@@ -50,16 +50,16 @@ impl Cases {
 }
 
 impl Site {
-    /// The plan of an instance has changed, or was found again after a restart.
+    /// The plan of an instance has changed, or was replayed after a restart.
     pub(crate) fn note_promise(&mut self, id: InstanceId) {
         let is_told = self.cases.turned(id).is_some_and(|(_, state, ..)| owner(state).is_some());
         if self.config.mail.is_some() && is_told {
             self.mailings.cases.insert(id);
-            self.mailings.later.insert((Timestamp::default(), key(id)));
+            self.mailings.rechecks.insert((Timestamp::default(), key(id)));
         }
     }
 
-    /// Whom the promise of an instance concerns now, and how it stands.
+    /// The promise of an instance, and its recipient.
     pub(super) fn promise_of(&self, id: InstanceId) -> Option<Promise> {
         let (_, state, deadline, turned) = self.cases.turned(id)?;
         let owner = owner(state)?;
@@ -92,7 +92,7 @@ impl Site {
     }
 }
 
-/// Who has started an instance, if that was somebody.
+/// The agent who started an instance, if an agent did.
 pub(super) fn owner(state: &State) -> Option<&AgentId> {
     match state.starter() {
         Performer::Agent(agent) => Some(agent),
@@ -100,7 +100,7 @@ pub(super) fn owner(state: &State) -> Option<&AgentId> {
     }
 }
 
-/// What stands for a case where items are looked at.
+/// The key that represents a case among items.
 pub(super) fn key(id: InstanceId) -> ItemKey {
     let Subject { instance, activity } = Subject::of_case(id);
     ItemKey { instance, activity }

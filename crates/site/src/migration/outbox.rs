@@ -185,7 +185,7 @@ impl Site {
     }
 
     /// A server can be reached again, or cannot any more.
-    pub(crate) fn link(&mut self, to: ServerId, is_up: bool, now: Timestamp) {
+    pub(crate) fn on_link(&mut self, to: ServerId, is_up: bool, now: Timestamp) {
         self.clock.latest = now;
         if self.cluster.knows_only_file() {
             // The link is reported again under the numbers of the catalog once they are known.
@@ -193,7 +193,7 @@ impl Site {
                 self.ask_catalog(to)
             };
         }
-        self.work.follow_link(to, is_up, now);
+        self.work.on_link(to, is_up, now);
         self.planner_link(to, is_up, now);
         if !is_up {
             self.migration.outbox.down.insert(to);

@@ -219,7 +219,7 @@ impl Site {
             }
         }
         for (key, promised, waited) in anew {
-            self.jobs.rank_anew(&key, promised, waited);
+            self.jobs.rerank(&key, promised, waited);
         }
     }
 }

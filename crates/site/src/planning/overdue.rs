@@ -128,7 +128,7 @@ impl Site {
         }
         match then {
             Then::Tell => {}
-            Then::Abort => return self.owe(owed, now),
+            Then::Abort => return self.store_owed(owed, now),
             Then::Extend { .. } => self.try_extended(id, now),
         }
         self.cases.put_alarm_off(id, None);

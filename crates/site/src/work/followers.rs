@@ -1,8 +1,8 @@
-//! Other servers that show the items of this one on the lists of their people.
+//! Servers that follow the items of people at this server.
 //!
-//! Invariant: who follows a person is told, in order, of everything that changes for that person
-//! here, substitutes and absences included, until the follow runs out. Nothing of it outlives this
-//! process: who misses an answer, or hears nothing, asks again from where it stands.
+//! Invariant: a follower is sent, in order, every change for the followed person, substitutes and absences included,
+//! until the follow expires. Follows are volatile: a follower that misses an answer or receives none asks again from
+//! its own cursor.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,25 +17,25 @@ use crate::output::Output;
 use crate::work::Work;
 use crate::work::items::{info, public_name};
 
-/// How many items, and how many removals, go with one message.
+/// The most items, and the most removals, in one message.
 const PAGE: usize = 200;
-/// The longest that anybody is told of changes without asking again.
+/// The longest that a follower is sent changes without renewing its follow.
 const FOLLOW_MAX: Duration = Duration::from_secs(600);
-/// Beyond these nobody new is told; who asks shows this server as one that does not answer.
+/// Beyond this number new follows are refused; the asking server shows this one as not responding.
 const FOLLOWERS_MAX: usize = 100_000;
-/// Questions of one life of a server lie closer together.
-const QUESTIONS_NEAR: u64 = 1 << 32;
+/// Question numbers of one incarnation of a server lie closer together than this.
+const QUESTION_WINDOW: u64 = 1 << 32;
 
 #[derive(Debug, Default)]
 pub(crate) struct Followers {
     follows: BTreeMap<(AgentId, ServerId), Follower>,
     ends: BTreeSet<(Timestamp, AgentId, ServerId)>,
-    /// For whom those stand in who are followed.
+    /// The agents that followed agents stand in for.
     stands_in_for: BTreeMap<AgentId, Vec<AgentId>>,
-    /// By whom something can change: those whose lists show it.
+    /// For each agent: the followed agents whose lists show its items.
     seen_by: BTreeMap<AgentId, BTreeSet<AgentId>>,
-    /// Those who have asked and are to be answered with the next `Settle`.
-    owed: BTreeSet<(AgentId, ServerId)>,
+    /// Followers to answer at the next `Settle`.
+    unanswered: BTreeSet<(AgentId, ServerId)>,
 }
 
 #[derive(Debug)]
@@ -43,12 +43,12 @@ struct Follower {
     question: u64,
     /// The number of the next answer.
     number: u32,
-    /// How far it was told.
-    told: Option<Cursor>,
-    /// How far was read for it since, without finding anything to tell.
+    /// The cursor of the last answer.
+    sent_cursor: Option<Cursor>,
+    /// The cursor read so far; no change was found between the last answer and here.
     read: Option<Cursor>,
     until: Timestamp,
-    /// There is more than was told: it asks for it when it is ready.
+    /// There are more items than were sent: the follower requests them when it is ready.
     has_more: bool,
 }
 
@@ -57,13 +57,13 @@ impl Followers {
         self.follows.is_empty()
     }
 
-    /// Those whose items somebody is told of.
+    /// The agents whose items followers see.
     pub(crate) fn watched(&self) -> impl ExactSizeIterator<Item = &AgentId> {
         self.seen_by.keys()
     }
 
-    /// The follows that a change for one of these concerns.
-    fn concerned<'a>(
+    /// The follows affected by changes for these agents.
+    fn affected<'a>(
         &self,
         agents: impl IntoIterator<Item = &'a AgentId>,
     ) -> BTreeSet<(AgentId, ServerId)> {
@@ -81,9 +81,9 @@ impl Followers {
         let Follow { agent, question, since, seconds } = follow;
         let key = (agent.clone(), from);
         let before = self.follows.get(&key);
-        // Late, or come twice: each question has a greater number.
+        // Late, or a duplicate: question numbers increase.
         let is_late = |before: &Follower| {
-            before.question.checked_sub(question).is_some_and(|by| by < QUESTIONS_NEAR)
+            before.question.checked_sub(question).is_some_and(|by| by < QUESTION_WINDOW)
         };
         if before.is_some_and(is_late) {
             return;
@@ -98,41 +98,48 @@ impl Followers {
         let until = now.plus(Duration::from_secs(seconds.into()).min(FOLLOW_MAX));
         self.ends.insert((until, agent.clone(), from));
         self.seen_by.entry(agent.clone()).or_default().insert(agent);
-        let told = since.map(Cursor::from);
-        let follower = Follower { question, number: 0, told, read: told, until, has_more: false };
+        let sent_cursor = since.map(Cursor::from);
+        let follower = Follower {
+            question,
+            number: 0,
+            sent_cursor,
+            read: sent_cursor,
+            until,
+            has_more: false,
+        };
         self.follows.insert(key.clone(), follower);
-        self.owed.insert(key);
+        self.unanswered.insert(key);
     }
 
     fn end(&mut self, key: &(AgentId, ServerId)) {
         let Some(follower) = self.follows.remove(key) else { return };
-        self.owed.remove(key);
+        self.unanswered.remove(key);
         self.ends.remove(&(follower.until, key.0.clone(), key.1));
         if self.follows_of(&key.0).next().is_none() {
             let stands_in_for = self.stands_in_for.remove(&key.0).unwrap_or_default();
             for seen in stands_in_for.iter().chain([&key.0]) {
-                self.unsee(seen, &key.0);
+                self.remove_reader(seen, &key.0);
             }
         }
     }
 
-    fn unsee(&mut self, seen: &AgentId, by: &AgentId) {
-        if let Some(all) = self.seen_by.get_mut(seen) {
-            all.remove(by);
+    fn remove_reader(&mut self, agent: &AgentId, reader: &AgentId) {
+        if let Some(all) = self.seen_by.get_mut(agent) {
+            all.remove(reader);
             if all.is_empty() {
-                self.seen_by.remove(seen);
+                self.seen_by.remove(agent);
             }
         }
     }
 
-    /// Notes for whom somebody who is followed stands in now.
-    fn see(&mut self, agent: &AgentId, stands_in_for: Vec<AgentId>) {
+    /// Sets the agents a followed agent stands in for now.
+    fn set_stands_in_for(&mut self, agent: &AgentId, stands_in_for: Vec<AgentId>) {
         let before = self.stands_in_for.get(agent).cloned().unwrap_or_default();
         if before == stands_in_for {
             return;
         }
         for seen in before.iter().filter(|seen| !stands_in_for.contains(seen)) {
-            self.unsee(seen, agent);
+            self.remove_reader(seen, agent);
         }
         for seen in &stands_in_for {
             self.seen_by.entry(seen.clone()).or_default().insert(agent.clone());
@@ -149,33 +156,33 @@ impl Followers {
 }
 
 impl Work {
-    /// Another server asks to be told what there is to do for a person.
+    /// Another server asks to follow the items of a person.
     pub(crate) fn on_follow(&mut self, from: ServerId, follow: Follow, now: Timestamp) {
         self.followers.begin(from, follow, now);
     }
 }
 
 impl Site {
-    /// Answers those who have asked, and tells the others what has changed for one of these, or
-    /// (`None`) perhaps for anybody.
-    pub(crate) fn tell_followers(&mut self, concerned: Option<&[AgentId]>, now: Timestamp) {
+    /// Answers new questions, and sends the other followers what has changed for these agents, or, if `None`, possibly
+    /// for anyone.
+    pub(crate) fn notify_followers(&mut self, concerned: Option<&[AgentId]>, now: Timestamp) {
         self.work.followers.expire(now);
-        let owed = std::mem::take(&mut self.work.followers.owed);
+        let unanswered = std::mem::take(&mut self.work.followers.unanswered);
         let changed = match concerned {
-            Some(agents) => self.work.followers.concerned(agents),
+            Some(agents) => self.work.followers.affected(agents),
             None => self.work.followers.follows.keys().cloned().collect(),
         };
-        for key in &owed {
-            self.tell_follower(key, true, now);
+        for key in &unanswered {
+            self.notify_follower(key, true, now);
         }
-        for key in changed.difference(&owed) {
-            self.tell_follower(key, false, now);
+        for key in changed.difference(&unanswered) {
+            self.notify_follower(key, false, now);
         }
     }
 
-    fn tell_follower(&mut self, key: &(AgentId, ServerId), is_owed: bool, now: Timestamp) {
+    fn notify_follower(&mut self, key: &(AgentId, ServerId), is_unanswered: bool, now: Timestamp) {
         let Some(follower) = self.work.followers.follows.get_mut(key) else { return };
-        if follower.has_more && !is_owed {
+        if follower.has_more && !is_unanswered {
             return;
         }
         let (agent, to) = key;
@@ -186,12 +193,12 @@ impl Site {
         follower.read = Some(cursor);
         follower.has_more = more;
         let is_news = reset || more || !items.is_empty() || !removed.is_empty();
-        if is_owed || is_news {
+        if is_unanswered || is_news {
             let items = Items {
                 agent: agent.clone(),
                 question: follower.question,
                 number: follower.number,
-                after: follower.told.filter(|_| !reset).map(Mark::from),
+                after: follower.sent_cursor.filter(|_| !reset).map(Mark::from),
                 cursor: cursor.into(),
                 more,
                 items: items
@@ -204,13 +211,13 @@ impl Site {
                     .collect(),
             };
             follower.number += 1;
-            follower.told = Some(cursor);
+            follower.sent_cursor = Some(cursor);
             self.out.push(Output::Send {
                 to: *to,
                 message: Message::Worklist(message::Worklist::Items(Box::new(items))),
             });
         }
-        self.work.followers.see(agent, stands_in_for);
+        self.work.followers.set_stands_in_for(agent, stands_in_for);
     }
 }
 
@@ -227,11 +234,11 @@ mod tests {
         for server in [1, 2] {
             followers.begin(ServerId(server), follow(1, 60), Timestamp(0));
         }
-        followers.see(&ann, vec![AgentId::from("ben")]);
+        followers.set_stands_in_for(&ann, vec![AgentId::from("ben")]);
         assert_eq!(followers.watched().count(), 2);
         followers.begin(ServerId(1), follow(2, 0), Timestamp(0));
         assert_eq!(followers.watched().count(), 2, "one is left");
-        followers.see(&ann, vec![AgentId::from("cleo")]);
+        followers.set_stands_in_for(&ann, vec![AgentId::from("cleo")]);
         followers.expire(Timestamp(60_000_000));
         assert!(followers.is_empty());
         assert_eq!(followers.watched().count(), 0);

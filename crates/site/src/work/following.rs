@@ -1,10 +1,9 @@
-//! What other servers have to do for the people who ask here.
+//! Items at other servers for people who ask for their lists here.
 //!
-//! Invariant: soft state. A person's items at another server are followed for as long as somebody
-//! asks for the list here, and a while longer; what is lost on the way is noticed by its number or
-//! by silence, and asked for again from where this server stands. A server that does not answer is
-//! shown as such, with the items it was last known to have. People and items are bounded: the lists that were
-//! not asked for longest are dropped.
+//! Invariant: soft state. A person's items at another server are followed while their list is requested here, and for
+//! some time after. A lost message is detected by its number or by a timeout, and items are requested again from the
+//! last cursor. A server that does not answer is shown as unreachable, with its last known items. People and items are
+//! bounded: the lists requested least recently are dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,31 +20,31 @@ use crate::retries::Backoff;
 use crate::waiting::Waiting;
 use crate::work::Work;
 
-/// How long the first who asks for a list waits for the other servers.
+/// How long the first request for a list waits for the other servers.
 const GATHERING_MAX: Duration = Duration::from_secs(1);
 /// How often a follow is renewed.
 const RENEWAL: Duration = Duration::from_secs(60);
-/// Nobody has asked for this long: the person is not followed any more.
-const LAPSE: Duration = Duration::from_secs(180);
-/// How long an answer is waited for before the question is asked again: at first, and at most.
+/// After this time without a request for the list the person is not followed any more.
+const IDLE_AFTER: Duration = Duration::from_secs(180);
+/// Back-off before a question is resent.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
-/// Who has not answered so many times counts as unreachable.
+/// A server that has left this many questions unanswered counts as unreachable.
 const ATTEMPTS_MAX: u32 = 3;
-/// How many people's items are known at a time; beyond it those go of whom nobody has asked for longest.
+/// How many people are followed at a time; beyond that the lists requested least recently are dropped.
 const PEOPLE_MAX: usize = 10_000;
-/// The most items of a person that are kept of one server: the oldest.
+/// The most items of a person kept for one server, oldest first.
 const PART_ITEMS_MAX: usize = 20_000;
 
 #[derive(Debug)]
 pub(crate) struct Following {
     people: BTreeMap<AgentId, Person>,
     due: BTreeSet<(Timestamp, AgentId)>,
-    /// Servers that cannot be reached, as far as somebody has found out.
+    /// Servers that are known to be unreachable, and since when.
     down: BTreeMap<ServerId, Timestamp>,
-    /// How many items there are in all lists, and whether that has grown since the bound was looked at.
+    /// Number of items in all lists, and whether it has grown since the bound was last checked.
     items: usize,
     has_grown: bool,
-    /// Those whose lists have changed since those who wait were served.
+    /// People whose lists have changed since waiting requests were last served.
     changed: BTreeSet<AgentId>,
     /// Requests that need not wait for other servers any longer.
     gathered: Vec<RequestId>,
@@ -57,41 +56,41 @@ pub(crate) struct Following {
 pub(crate) struct Person {
     pub(crate) elsewhere: Elsewhere<Item>,
     parts: BTreeMap<ServerId, Part>,
-    /// How many of the items in all lists are theirs.
+    /// Number of items of all lists that are theirs.
     items: usize,
     asked_at: Timestamp,
     due: Timestamp,
-    /// Nobody has asked for long: the others are not asked, and what they told last is kept in case
-    /// they cannot be reached when somebody does.
+    /// The list was not requested for long: other servers are not asked. Their last items are kept in case they are
+    /// unreachable at the next request.
     is_dormant: bool,
     gathering_until: Timestamp,
-    /// The requests that wait until all have answered.
+    /// Requests that wait until all servers have answered.
     waiting: Vec<RequestId>,
 }
 
 /// One server's part of a list.
 #[derive(Debug, Default)]
 struct Part {
-    /// The questions that were asked from the same point, the last one included.
+    /// The first and last question asked from the same cursor.
     questions: (u64, u64),
-    /// The number of the next answer to the last question; `None` before the first.
+    /// The number of the next answer to the last question; `None` before the first answer.
     next: Option<u32>,
     cursor: Option<Mark>,
-    /// When it was asked first without an answer, and how often since.
+    /// When the first unanswered question was sent, and how many were sent since.
     silent_since: Timestamp,
     attempts: u32,
     asked_at: Timestamp,
     due: Timestamp,
-    /// All it had was told at some time.
+    /// All its items were received at some time.
     is_whole: bool,
-    /// It is telling everything anew.
+    /// It is sending all items again.
     is_resetting: bool,
     /// It has more items than are kept here.
     is_cut: bool,
 }
 
 impl Following {
-    pub(crate) fn new(life: u64) -> Self {
+    pub(crate) fn new(incarnation: u64) -> Self {
         Self {
             people: BTreeMap::new(),
             due: BTreeSet::new(),
@@ -100,8 +99,8 @@ impl Following {
             has_grown: false,
             changed: BTreeSet::new(),
             gathered: Vec::new(),
-            // Questions count up from here, as leases do: those of two lives do not meet.
-            question: life >> 1,
+            // Questions count up from here, as leases do: those of two incarnations do not meet.
+            question: incarnation >> 1,
             begun: 0,
         }
     }
@@ -114,17 +113,17 @@ impl Following {
         self.due.first().map(|(due, _)| *due)
     }
 
-    /// Those whose lists have changed since this was asked last.
+    /// The people whose lists have changed since the last call.
     pub(crate) fn take_changed(&mut self) -> BTreeSet<AgentId> {
         std::mem::take(&mut self.changed)
     }
 
-    /// Begins to follow a person, if nobody has asked for their list of late.
-    fn attend(&mut self, agent: &AgentId, now: Timestamp) -> &mut Person {
+    /// Begins to follow a person whose list was not requested recently.
+    fn follow(&mut self, agent: &AgentId, now: Timestamp) -> &mut Person {
         let Self { people, due, begun, changed, down, .. } = self;
         let person = people.entry(agent.clone()).or_insert_with(|| {
             *begun += 1;
-            // Whoever waits with a cursor from when this server was alone begins anew.
+            // A client that waits with a cursor from before other servers joined gets the whole list.
             changed.insert(agent.clone());
             due.insert((now, agent.clone()));
             Person {
@@ -146,8 +145,8 @@ impl Following {
         person
     }
 
-    /// Notes what has become of a person's parts.
-    fn note(&mut self, agent: &AgentId, revision: u64) {
+    /// Updates counts and due times after a person's parts have changed.
+    fn refresh(&mut self, agent: &AgentId, revision: u64) {
         let Some(person) = self.people.get_mut(agent) else { return };
         if person.elsewhere.revision() != revision {
             self.changed.insert(agent.clone());
@@ -163,7 +162,7 @@ impl Following {
             return;
         }
         let due = person.parts.values().map(|part| part.due).min();
-        let due = due.unwrap_or(person.asked_at.plus(LAPSE));
+        let due = due.unwrap_or(person.asked_at.plus(IDLE_AFTER));
         if due != person.due {
             self.due.remove(&(person.due, agent.clone()));
             self.due.insert((due, agent.clone()));
@@ -180,19 +179,19 @@ impl Following {
 }
 
 impl Person {
-    /// All are asked for what has changed since they told something, as at a first look.
+    /// Asks all servers for changes since their last answer, as at a first request.
     fn wake(&mut self, down: &BTreeMap<ServerId, Timestamp>, now: Timestamp) {
         (self.due, self.gathering_until) = (now, now.plus(GATHERING_MAX));
         for (server, part) in &mut self.parts {
             (part.due, part.attempts, part.is_whole) = (now, 0, false);
             if !down.contains_key(server) {
-                // Away once, and back since.
+                // It was unreachable, and is reachable again.
                 self.elsewhere.mark(*server, None);
             }
         }
     }
 
-    /// Whether all have told what they have, but for those who cannot be reached.
+    /// Whether all reachable servers have sent their items.
     fn is_gathered(&self) -> bool {
         let is_there = |(server, part): (&ServerId, &Part)| {
             part.is_whole || self.elsewhere.is_unreachable(*server)
@@ -202,8 +201,8 @@ impl Person {
 }
 
 impl Part {
-    /// The next question, from where the last answer ended.
-    fn ask(&mut self, question: &mut u64, now: Timestamp) -> (u64, Option<Mark>) {
+    /// The next question, from the cursor of the last answer.
+    fn next_question(&mut self, question: &mut u64, now: Timestamp) -> (u64, Option<Mark>) {
         *question += 1;
         self.questions.1 = *question;
         if self.next.take().is_some() || self.attempts == 0 {
@@ -214,13 +213,13 @@ impl Part {
         (*question, self.cursor)
     }
 
-    /// Whether this is the answer that comes next.
+    /// Whether this is the expected answer.
     fn accept(&mut self, items: &Items, now: Timestamp) -> bool {
         let (first, last) = self.questions;
         let fits = items.after.is_none() || items.after == self.cursor;
         match self.next {
             None if fits && (first..=last).contains(&items.question) && items.number == 0 => {
-                // Whichever was answered: they were asked from the same point.
+                // Any of the questions may be answered: all were asked from the same cursor.
                 self.questions = (items.question, items.question);
                 self.due = self.asked_at.plus(RENEWAL);
                 self.next = Some(1);
@@ -232,7 +231,7 @@ impl Part {
             }
             Some(next) if items.question == last && items.number < next => return false,
             Some(_) => {
-                // Something was lost on the way, or it goes by an older question.
+                // A message was lost, or this one answers an older question.
                 self.due = self.due.min(self.asked_at.plus(BACKOFF.after(0)).max(now));
                 return false;
             }
@@ -248,11 +247,11 @@ impl Work {
         self.following.person(agent)?.elsewhere.server_of(activity)
     }
 
-    /// Another server tells of a person's items.
+    /// Another server sends a person's items.
     pub(crate) fn on_items(&mut self, from: ServerId, items: Items, now: Timestamp) {
         let agent = items.agent.clone();
         if self.following.down.contains_key(&from) {
-            self.follow_link(from, true, now);
+            self.on_link(from, true, now);
         }
         let Some(person) = self.following.people.get_mut(&agent) else { return };
         let Some(part) = person.parts.get_mut(&from) else { return };
@@ -262,13 +261,13 @@ impl Work {
             if items.more {
                 part.due = now;
             }
-            take_in(part, &mut person.elsewhere, from, items);
+            apply_items(part, &mut person.elsewhere, from, items);
         }
-        self.following.note(&agent, revision);
+        self.following.refresh(&agent, revision);
     }
 
     /// A server can be reached again, or cannot any more.
-    pub(crate) fn follow_link(&mut self, to: ServerId, is_up: bool, now: Timestamp) {
+    pub(crate) fn on_link(&mut self, to: ServerId, is_up: bool, now: Timestamp) {
         if is_up {
             self.following.down.remove(&to);
         } else {
@@ -280,19 +279,19 @@ impl Work {
             let Some(part) = person.parts.get_mut(&to) else { continue };
             let revision = person.elsewhere.revision();
             if is_up {
-                // What it said meanwhile is lost. It is shown as it was until it answers.
+                // Its messages sent meanwhile are lost. It stays marked unreachable until it answers.
                 (part.due, part.attempts) = (now, 0);
             } else {
                 person.elsewhere.mark(to, Some(now));
             }
-            self.following.note(&agent, revision);
+            self.following.refresh(&agent, revision);
         }
     }
 }
 
 impl Site {
-    /// Lets the first who asks for a list wait until the other servers have told what they have.
-    /// Answers the request if it need not wait.
+    /// Lets the first request for a list wait until the other servers have sent their items. Returns the request if it
+    /// need not wait.
     pub(crate) fn gather(
         &mut self,
         id: RequestId,
@@ -301,7 +300,7 @@ impl Site {
     ) -> Option<Worklist> {
         self.make_room(&worklist.agent);
         let has_room = self.waiting.len() < self.config.waiting_max;
-        let person = self.work.following.attend(&worklist.agent, now);
+        let person = self.work.following.follow(&worklist.agent, now);
         if person.is_gathered() || person.gathering_until <= now || !has_room {
             return Some(worklist);
         }
@@ -313,12 +312,12 @@ impl Site {
         None
     }
 
-    /// Asks whoever is to be asked, and answers those who have waited for it.
-    pub(crate) fn follow_on(&mut self, now: Timestamp) {
+    /// Sends all due questions, and answers the requests that need not wait any longer.
+    pub(crate) fn renew_follows(&mut self, now: Timestamp) {
         while let Some((_, agent)) =
             self.work.following.due.first().filter(|(due, _)| *due <= now).cloned()
         {
-            self.follow_person(&agent, now);
+            self.renew_follow(&agent, now);
         }
         for id in std::mem::take(&mut self.work.following.gathered) {
             if let Some(Waiting::Gathering(worklist)) = self.waiting.take(id) {
@@ -328,14 +327,14 @@ impl Site {
         self.bound_items();
     }
 
-    fn follow_person(&mut self, agent: &AgentId, now: Timestamp) {
+    fn renew_follow(&mut self, agent: &AgentId, now: Timestamp) {
         let others: BTreeSet<ServerId> = self.cluster.other_servers().collect();
         let is_awaited = self.waiting.is_watched(agent);
         let Some(person) = self.work.following.people.get_mut(agent) else { return };
         if is_awaited || !person.waiting.is_empty() {
             person.asked_at = now;
-        } else if person.asked_at.plus(LAPSE) <= now {
-            return self.fall_asleep(agent);
+        } else if person.asked_at.plus(IDLE_AFTER) <= now {
+            return self.make_dormant(agent);
         }
         let revision = person.elsewhere.revision();
         let gone: Vec<ServerId> =
@@ -352,42 +351,42 @@ impl Site {
             if part.is_cut && person.elsewhere.len_at(server) < PART_ITEMS_MAX {
                 (part.is_cut, part.cursor) = (false, None);
             }
-            let (question, since) = part.ask(&mut self.work.following.question, now);
+            let (question, since) = part.next_question(&mut self.work.following.question, now);
             if part.attempts >= ATTEMPTS_MAX {
                 self.work.following.down.entry(server).or_insert(part.silent_since);
             }
             if let Some(&down_since) = self.work.following.down.get(&server) {
                 person.elsewhere.mark(server, Some(down_since));
             }
-            let seconds = LAPSE.as_secs() as u32;
+            let seconds = IDLE_AFTER.as_secs() as u32;
             let follow = Follow { agent: agent.clone(), question, since, seconds };
             self.out.push(Output::Send {
                 to: server,
                 message: Message::Worklist(message::Worklist::Follow(follow)),
             });
         }
-        self.work.following.note(agent, revision);
+        self.work.following.refresh(agent, revision);
     }
 
     fn make_room(&mut self, agent: &AgentId) {
         let people = &self.work.following.people;
         if people.len() >= PEOPLE_MAX && !people.contains_key(agent) {
-            self.drop_unasked(|_| true);
+            self.drop_least_recent(|_| true);
         }
     }
 
-    /// Drops lists as long as there are too many items, but not the only list there is.
+    /// Drops lists while there are too many items, but never the only list.
     fn bound_items(&mut self) {
         let mut is_over = std::mem::take(&mut self.work.following.has_grown);
         while is_over {
             let all = self.work.following.items;
             is_over = all > self.config.followed_items_max
-                && self.drop_unasked(|person| person.items > 0 && person.items < all);
+                && self.drop_least_recent(|person| person.items > 0 && person.items < all);
         }
     }
 
-    /// Drops the list that was not asked for longest, of those for which no request waits.
-    fn drop_unasked(&mut self, counts: impl Fn(&Person) -> bool) -> bool {
+    /// Drops the list requested least recently, among those without a waiting request.
+    fn drop_least_recent(&mut self, counts: impl Fn(&Person) -> bool) -> bool {
         let without_asking = self.work.following.people.iter().filter(|(agent, person)| {
             let is_awaited = !person.waiting.is_empty() || self.waiting.is_watched(agent);
             !is_awaited && counts(person)
@@ -405,8 +404,8 @@ impl Site {
         }
     }
 
-    /// Nobody has asked for long: the others need not tell any more.
-    fn fall_asleep(&mut self, agent: &AgentId) {
+    /// The list was not requested for long: ends the follows at other servers.
+    fn make_dormant(&mut self, agent: &AgentId) {
         let Some(person) = self.work.following.people.get_mut(agent) else { return };
         person.is_dormant = true;
         let (due, servers) = (person.due, person.parts.keys().copied().collect());
@@ -427,8 +426,8 @@ impl Site {
     }
 }
 
-/// Takes in what a server has told.
-fn take_in(part: &mut Part, elsewhere: &mut Elsewhere<Item>, from: ServerId, items: Items) {
+/// Stores the items a server has sent.
+fn apply_items(part: &mut Part, elsewhere: &mut Elsewhere<Item>, from: ServerId, items: Items) {
     let Items { after, cursor, more, items, removed, .. } = items;
     part.cursor = Some(cursor);
     if after.is_none() {

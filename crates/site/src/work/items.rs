@@ -1,7 +1,7 @@
-//! Work of people: their lists, and what they do with an item.
+//! Work of people: their lists, and their operations on items.
 //!
-//! Nobody sees or touches an item they may not work on; who may is decided here, by the
-//! organisation in force, and what state the item is in by the engine.
+//! Nobody sees or touches an item they may not work on. Who may is decided here, by the organisation in force; whether
+//! the state of the item allows the operation is decided by the engine.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ impl Site {
         }
     }
 
-    /// Answers a request for a worklist, now or when there is something new.
+    /// Answers a request for a worklist, now or when it changes.
     pub(crate) fn worklist_or_wait(&mut self, id: RequestId, worklist: Worklist, now: Timestamp) {
         match worklist.wait_until.filter(|&until| until > now) {
             Some(_) if self.waiting.len() >= self.config.waiting_max => {
@@ -94,10 +94,10 @@ impl Site {
         };
         let moved = self.catalog.organisation().next_absence_change(self.work.watched_at);
         self.work.watched_at = now;
-        // Somebody left or came back: others see other items now, though none has changed.
+        // An absence began or ended: people see other items, although no item has changed.
         let has_moved = moved.is_some_and(|moment| moment <= now);
         if !self.work.followers.is_empty() {
-            self.tell_followers((!has_moved).then_some(&concerned), now);
+            self.notify_followers((!has_moved).then_some(&concerned), now);
         }
         let changed_elsewhere = self.work.following.take_changed();
         let candidates = if has_moved {
@@ -116,7 +116,7 @@ impl Site {
         }
     }
 
-    /// Whether somebody is told of changes as they happen.
+    /// Whether changes are sent to waiting requests or followers.
     pub(crate) fn has_readers(&self) -> bool {
         self.waiting.has_watches() || !self.work.followers.is_empty()
     }
@@ -224,7 +224,7 @@ impl Site {
             return Ok(Answer::Done);
         }
         let command = match self.holder_to_stand_in_for(&agent, activity, &own, now) {
-            // The holder is away: their substitute takes it over.
+            // The holder is absent: their substitute takes the item over.
             true => Command::TakeOver { activity: own, by: agent },
             false => Command::Claim { activity: own, by: agent },
         };
@@ -286,7 +286,7 @@ impl Site {
         if self.holder_to_stand_in_for(&agent, &activity, &own, now) {
             commands.push(Command::TakeOver { activity: own.clone(), by: agent.clone() });
         }
-        // When the work began nobody has said if the item was not claimed: not before it was offered.
+        // The begin of the work is unknown if the item was not claimed, but not before the offer.
         let started_at = item.map_or(now, |item| item.claimed_at.unwrap_or(item.offered_at));
         let by = Performer::Agent(agent.clone());
         commands.push(Command::Complete {
@@ -303,7 +303,7 @@ impl Site {
         Ok(Answer::Done)
     }
 
-    /// The answer if a request with the same key has completed the activity before.
+    /// The answer if an earlier request with the same key has completed the activity.
     fn repeated(
         &self,
         agent: &AgentId,
@@ -333,7 +333,7 @@ impl Site {
         (rejection == Rejection::KeyReused).then(|| Err(Refusal::from(&rejection)))
     }
 
-    /// Whether the item is held by somebody absent for whom the agent stands in.
+    /// Whether the item is held by an absent person for whom the agent stands in.
     fn holder_to_stand_in_for(
         &self,
         agent: &AgentId,
@@ -347,8 +347,8 @@ impl Site {
         holder.is_some() && self.work.worklists.on_behalf_of(org, agent, &key, now) == holder
     }
 
-    /// The activity, if the caller may act as the agent and the agent may work on it. Otherwise
-    /// the same answer as if it did not exist, unless a colleague is ahead of them.
+    /// The activity, if the caller may act as the agent and the agent may work on it. Otherwise the answer is the same
+    /// as for an activity that does not exist, unless the item is held by a colleague.
     fn workable(
         &self,
         caller: &Caller,
@@ -363,7 +363,7 @@ impl Site {
         {
             return Err(crate::cases::step::broken(activity.instance, reason));
         }
-        // Whether the instance or the step is there at all is nothing for those without a share.
+        // An agent without a share must not learn whether the instance or the step exists.
         let (schema, own) =
             self.cases.activity(activity).map_err(|_| not_yours(agent, activity))?;
         let key = ItemKey { instance: activity.instance, activity: own.clone() };
@@ -371,7 +371,7 @@ impl Site {
         if self.work.worklists.may_work_on(org, agent, &key, now) {
             return Ok((schema, own));
         }
-        // The engine knows best why something is not open; who may not see it learns nothing.
+        // The engine gives the reason why the item is not open, to agents who may see it only.
         if self.work.worklists.item(&key).is_none()
             && let Some((_, state)) = self.cases.instances.state(activity.instance)
             && self.catalog.resolved(&schema, state, &own).actors.contains(agent)
@@ -399,7 +399,7 @@ pub(crate) fn bad_cursor() -> Refusal {
     Refusal::new(Kind::Invalid, "bad_cursor", message)
 }
 
-/// What is to be shown of an item. Instances with a deadline are in memory.
+/// The view of an item. Instances with a deadline are in memory.
 pub(crate) fn info(item: &ItemView, instances: &Instances) -> ItemInfo {
     let leg = instances
         .state(item.key.instance)

@@ -1,6 +1,6 @@
-//! A person's list as this server answers it: what it has itself, and what others have told.
+//! A person's list as answered by this server: its own items and those received from other servers.
 //!
-//! Invariant: it is read where somebody asks, never stored. Every item names the server that has it.
+//! Invariant: the list is merged on request and never stored. Every item names the server that has it.
 
 use legwork_model::id::AgentId;
 use legwork_model::time::Timestamp;
@@ -13,7 +13,7 @@ use crate::refusal::Refusal;
 use crate::work::items::{bad_cursor, info, public_name};
 
 impl Site {
-    /// Whose list at all servers is read, if there are others.
+    /// The merged list of a person, if there are other servers.
     pub(crate) fn merged_read<'a>(
         &'a self,
         agent: &'a AgentId,
@@ -34,7 +34,7 @@ impl Site {
         let since = match since.map(|text| (text.parse::<MergedCursor>(), text)) {
             None => None,
             Some((Ok(cursor), _)) => Some(cursor),
-            // Given while this server was alone.
+            // A cursor from before other servers joined.
             Some((Err(_), text)) if text.parse::<Cursor>().is_ok() => None,
             Some((Err(_), _)) => return Err(bad_cursor()),
         };
@@ -64,7 +64,7 @@ impl Site {
     }
 }
 
-/// One after the other.
+/// Two iterators in sequence.
 pub(crate) struct Both<A, B>(pub(crate) A, pub(crate) B);
 
 impl<T, A: Iterator<Item = T>, B: Iterator<Item = T>> Iterator for Both<A, B> {

@@ -1,4 +1,4 @@
-//! Work of people: worklists, what other servers add to them, and what is offered anew.
+//! Work of people: worklists, items of other servers on them, and items to offer again.
 
 pub(crate) mod followers;
 pub(crate) mod following;
@@ -19,25 +19,25 @@ use legwork_model::id::ServerId;
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) worklists: Worklists,
-    /// What other servers have to do for people who ask here.
+    /// Items at other servers for people who ask here.
     pub(crate) following: Following,
-    /// Other servers whose people have something to do here.
+    /// Other servers that follow people's items here.
     pub(crate) followers: Followers,
-    /// When those who follow worklists were served last.
+    /// When waiting requests and followers were last served.
     pub(crate) watched_at: Timestamp,
-    /// Streams are being read; nobody has looked at the worklists yet.
+    /// Streams are being replayed; no worklist has been read yet.
     pub(crate) recovering: bool,
-    /// Instances whose items are to be offered anew because the organisation has changed.
+    /// Instances whose items have to be offered again under a new organisation.
     pub(crate) stale: VecDeque<InstanceId>,
     /// Those of them being loaded.
     pub(crate) reoffering: BTreeSet<InstanceId>,
 }
 
 impl Work {
-    pub(crate) fn new(life: u64, worklists: Worklists) -> Self {
+    pub(crate) fn new(incarnation: u64, worklists: Worklists) -> Self {
         Self {
             worklists,
-            following: Following::new(life),
+            following: Following::new(incarnation),
             followers: Followers::default(),
             watched_at: Timestamp::default(),
             recovering: false,

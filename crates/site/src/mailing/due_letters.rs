@@ -1,7 +1,7 @@
-//! Looks at items, and at the deadlines of cases, for the next letter.
+//! Finding the next letter: checks of items and of the deadlines of cases.
 //!
-//! Invariant: whoever gets a letter about an item sees it on their list at that moment, or is a manager of
-//! those it was offered to. For somebody who is absent whoever stands in for them gets it.
+//! Invariant: the recipient of a letter about an item sees the item on their list at that moment, or is a manager of
+//! the people it was offered to. The substitute of an absent person gets the letter instead.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,25 +25,25 @@ use crate::input::Notice;
 use crate::planning::leg_of;
 use crate::work::items as work;
 
-/// How many items are looked at for one letter before somebody else has a turn.
-const LOOKS_MAX: usize = 500;
-/// The most items that one digest stands for; the others come with the next.
+/// How many items are checked for one letter before other inputs have a turn.
+const CHECKS_MAX: usize = 500;
+/// The most items in one digest; further ones come with the next.
 const DIGEST_ITEMS_MAX: usize = 1_000;
-/// When an item is looked at again whose case is not in memory.
+/// When an item whose case is not in memory is checked again.
 const LOADED: Duration = Duration::from_millis(200);
 
 impl Mailings {
-    /// An item that is to be looked at again by now.
+    /// An item whose next check is due.
     fn take_due(&mut self, now: Timestamp) -> Option<ItemKey> {
-        let later = &mut self.later;
-        if later.first().is_some_and(|(at, _)| *at <= now) {
-            later.pop_first().map(|(_, key)| key)
+        let rechecks = &mut self.rechecks;
+        if rechecks.first().is_some_and(|(at, _)| *at <= now) {
+            rechecks.pop_first().map(|(_, key)| key)
         } else {
             None
         }
     }
 
-    /// Until when nothing is sent to somebody.
+    /// Until when no letter is sent to an agent.
     pub(super) fn held_until(
         &mut self,
         tell: &Tell,
@@ -56,7 +56,7 @@ impl Mailings {
 }
 
 impl Cases {
-    /// What the definition has letters about an item show.
+    /// The values that letters about an item show, by the definition.
     fn shown(&self, schema: &Schema, key: &ItemKey) -> Vec<(Arc<str>, Value)> {
         let node = schema.node(key.activity.node);
         if node.mail.is_empty() {
@@ -81,13 +81,13 @@ impl Cases {
 }
 
 impl Catalog {
-    /// Where somebody can be written to.
+    /// The mail address of an agent.
     pub(super) fn address_of(&self, agent: &AgentId) -> Option<Arc<str>> {
         let agent = self.organisation().agent(agent)?;
         agent.mail.as_deref().filter(|mail| is_address(mail)).map(Arc::from)
     }
 
-    /// Who is written to at an address; the first if there are several.
+    /// The agent with an address; the first if there are several.
     pub(super) fn person_at(&self, address: &str) -> Option<(AgentId, Arc<str>)> {
         let mut agents = self.organisation().agents().iter();
         let has_it = |mail: &&str| same_address(mail, address) && is_address(mail);
@@ -102,10 +102,10 @@ impl Site {
     /// The letter that is due next.
     pub(super) fn next_letter(&mut self, tell: &Tell, now: Timestamp) -> Answer {
         self.note_holders();
-        let moved = self.catalog.organisation().next_absence_change(self.mailings.looked_at);
-        self.mailings.looked_at = now;
+        let moved = self.catalog.organisation().next_absence_change(self.mailings.checked_at);
+        self.mailings.checked_at = now;
         if moved.is_some_and(|moment| moment <= now) {
-            // Somebody left or came back: others see the items now.
+            // An absence began or ended: other people see the items now.
             self.work.worklists.note_all();
         }
         if let Some(letter) = self.next_held(tell, now) {
@@ -114,20 +114,20 @@ impl Site {
         if let Some(letter) = self.next_owed(tell, now) {
             return Answer::Letter { letter: Some(Box::new(letter)), more: true };
         }
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..CHECKS_MAX {
             let Some(key) = self.mailings.take_due(now).or_else(|| self.work.worklists.take_news())
             else {
                 return Answer::Letter { letter: None, more: false };
             };
-            if let Some(letter) = self.look_at(tell, &key, now) {
+            if let Some(letter) = self.check_item(tell, &key, now) {
                 return Answer::Letter { letter: Some(Box::new(letter)), more: true };
             }
         }
         Answer::Letter { letter: None, more: true }
     }
 
-    /// The first letter about an item that may be sent now; the others are held, or come later.
-    fn look_at(&mut self, tell: &Tell, key: &ItemKey, now: Timestamp) -> Option<Letter> {
+    /// The first letter about an item that may be sent now; others are held or scheduled.
+    fn check_item(&mut self, tell: &Tell, key: &ItemKey, now: Timestamp) -> Option<Letter> {
         self.mailings.awaited.remove(&key.instance);
         let subject = subject(key);
         let matter = self.matter_of(tell, key, now)?;
@@ -135,7 +135,7 @@ impl Site {
         if subject.is_case() && due == Due::default() {
             self.mailings.cases.remove(&key.instance);
         }
-        self.mailings.later.extend(due.next.map(|next| (next, key.clone())));
+        self.mailings.rechecks.extend(due.next.map(|next| (next, key.clone())));
         for (kind, agent) in due.letters {
             if let Some(until) = self.mailings.held_until(tell, &agent, now) {
                 let held = self.mailings.held.entry(agent.clone()).or_default();
@@ -148,8 +148,8 @@ impl Site {
             if self.lacks_shown(key, now) {
                 return None;
             }
-            // There may be more to tell of it, or it does not get there.
-            self.mailings.later.insert((now, key.clone()));
+            // There may be another letter about it, or this one may not be delivered.
+            self.mailings.rechecks.insert((now, key.clone()));
             return match &matter {
                 Matter::Item(standing) => self.letter(tell, key, standing, &agent, kind, now),
                 Matter::Case { .. } if matches!(kind, Kind::Late | Kind::Danger) => {
@@ -161,7 +161,7 @@ impl Site {
         None
     }
 
-    /// The next letter to somebody for whom some were held back.
+    /// The next letter to an agent whose letters were held.
     fn next_held(&mut self, tell: &Tell, now: Timestamp) -> Option<Letter> {
         loop {
             let (until, agent) = self.mailings.held_until.pop_first()?;
@@ -178,7 +178,7 @@ impl Site {
             if held.is_empty() {
                 continue;
             }
-            // There may be more than one digest can stand for, or this one does not get there.
+            // There may be more items than fit into one digest, or this one may not be delivered.
             self.mailings.held_until.insert((now, agent.clone()));
             let is_due = |site: &Self, (key, kind): &(ItemKey, Kind)| {
                 let matter = site.matter_of(tell, key, now);
@@ -188,10 +188,10 @@ impl Site {
             };
             let (about, over): (Vec<_>, Vec<_>) =
                 held.into_iter().partition(|held| is_due(self, held));
-            self.mailings.let_go(&agent, over, now);
+            self.mailings.unhold(&agent, over, now);
             let is_digest = about.len() > self.mailings.book.room(&agent, tell, now);
             let Some(address) = self.catalog.address_of(&agent).filter(|_| is_digest) else {
-                self.mailings.let_go(&agent, about, now);
+                self.mailings.unhold(&agent, about, now);
                 continue;
             };
             let cases = about.iter().filter(|(key, _)| subject(key).is_case());
@@ -203,7 +203,7 @@ impl Site {
         }
     }
 
-    /// What a letter would be about, as it stands now, if it is there.
+    /// The present state of what a letter would be about.
     fn matter_of(&self, tell: &Tell, key: &ItemKey, now: Timestamp) -> Option<Matter> {
         match subject(key).is_case() {
             true => {
@@ -227,7 +227,7 @@ impl Site {
         let node = item.schema.node(key.activity.node);
         let expires_at = item.offered_at + tell.answer_within;
         let is_answerable = kind.is_answerable() && expires_at > now;
-        // Whoever is to do it sees what it reads; a manager may not.
+        // Only those who are to do the item may see what it reads; a manager may not.
         let shown =
             if kind.is_answerable() { self.cases.shown(&item.schema, key) } else { Vec::new() };
         let about = About {
@@ -245,7 +245,8 @@ impl Site {
         Some(Letter { address: self.catalog.address_of(agent)?, zone, notice, content })
     }
 
-    /// Whether what a letter is to show is not in memory; it is asked for, and the item looked at again.
+    /// Whether the values a letter has to show are not in memory. If so, they are loaded, and the item is checked
+    /// again.
     fn lacks_shown(&mut self, key: &ItemKey, now: Timestamp) -> bool {
         let Some(item) = self.work.worklists.item(key) else { return false };
         let shows = !item.schema.node(key.activity.node).mail.is_empty();
@@ -254,12 +255,12 @@ impl Site {
         if lacks {
             self.mailings.awaited.insert(key.instance);
             self.ask_for(key.instance.into(), false);
-            self.mailings.later.insert((now + LOADED, key.clone()));
+            self.mailings.rechecks.insert((now + LOADED, key.clone()));
         }
         lacks
     }
 
-    /// Whom an item concerns now, if it is there.
+    /// The people an item concerns now.
     fn standing_of(&self, tell: &Tell, key: &ItemKey, now: Timestamp) -> Option<Standing> {
         let (item, resolved) = (self.work.worklists.item(key)?, self.work.worklists.resolved(key)?);
         let org = self.catalog.organisation();
@@ -267,11 +268,12 @@ impl Site {
         let actors: Vec<&AgentId> =
             if is_pool { Vec::new() } else { resolved.actors.iter().collect() };
         let (concerned, is_news) = match &item.claimed_by {
-            // Who took it from the list knows; who was given it, or stands in for the holder, does not.
+            // A person who claimed it from the list knows of it; one to whom it was delegated, and a substitute, do
+            // not.
             Some(holder) => (vec![holder], item.is_given || org.is_absent(holder, now)),
             None => (actors.clone(), true),
         };
-        // The agent, or who stands in for them and is not barred from the item.
+        // The agent, or their substitute who is not barred from the item.
         let does_it = |agent: &AgentId| match org.is_absent(agent, now) {
             true => org.stand_in_at(agent, resolved, now),
             false => Some(agent.clone()),
@@ -297,7 +299,7 @@ impl Site {
         })
     }
 
-    /// Keeps with the items who was given theirs: a case may leave memory before that is told.
+    /// Notes which items were delegated: the case may be evicted before the letter is sent.
     pub(crate) fn note_holders(&mut self) {
         let instances = &self.cases.instances;
         self.work.worklists.note_given(|key| {
@@ -309,7 +311,7 @@ impl Site {
     }
 }
 
-/// The words that answer a step, if a word is enough.
+/// The words that answer a step by mail, if a word is enough.
 fn words(node: &Node) -> Vec<(Arc<str>, Arc<str>)> {
     if node.writes.iter().any(|write| !write.optional) {
         Vec::new()
@@ -321,9 +323,9 @@ fn words(node: &Node) -> Vec<(Arc<str>, Arc<str>)> {
 }
 
 impl Mailings {
-    /// What was told, or is not to be told together, is not held any more. It is looked at again: there may
-    /// be more to tell of it.
-    pub(super) fn let_go(
+    /// Removes letters from the held ones, because they were sent or need not be sent together. Their items are checked
+    /// again, since there may be other letters about them.
+    pub(super) fn unhold(
         &mut self,
         agent: &AgentId,
         about: impl IntoIterator<Item = (ItemKey, Kind)>,
@@ -332,7 +334,7 @@ impl Mailings {
         let Some(held) = self.held.get_mut(agent) else { return };
         for one in about {
             if held.remove(&one) {
-                self.later.insert((now, one.0));
+                self.rechecks.insert((now, one.0));
             }
         }
         if held.is_empty() {

@@ -231,7 +231,7 @@ impl Site {
                     self.cases.instances.insert(id, slot);
                     if !ended {
                         self.offer_open(id, self.clock.latest.max(now));
-                        self.recall_answers(id, self.clock.latest.max(now));
+                        self.requeue_verdicts(id, self.clock.latest.max(now));
                     }
                     self.fetch_lacking(id, now);
                     if is_open {

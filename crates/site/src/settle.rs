@@ -75,7 +75,7 @@ const DUTIES: [Duty; 26] = [
     Duty::new(Site::catch_up, Site::next_catch_up).also_frozen(),
     Duty::new(Site::report, Site::next_report).also_frozen(),
     Duty::untimed(Site::coordinate).also_frozen(),
-    Duty::untimed(Site::store_learned_in_time),
+    Duty::untimed(Site::store_learned_if_due),
     Duty::untimed(|site, _| site.evict()),
 ];
 
@@ -100,8 +100,8 @@ impl Site {
     }
 
     fn expire_leases(&mut self, now: Timestamp) {
-        let ran_out = self.jobs.expire(now);
-        self.ran_out(ran_out, now);
+        let expired = self.jobs.expire(now);
+        self.on_leases_expired(expired, now);
     }
 
     /// Readers of a worklist see other items when an absence begins or ends.
@@ -126,7 +126,7 @@ impl Site {
         }
         self.clock.grace_until = until;
         self.jobs.prolong(by);
-        self.executors.listen_to_executors(by, until);
+        self.executors.grant_grace(by, until);
         self.planning.listen_to_planners(until);
         self.cluster.restart_watch(now);
     }

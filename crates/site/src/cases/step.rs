@@ -442,7 +442,7 @@ impl Site {
     pub(crate) fn close_job(&mut self, key: &JobKey) {
         if self.jobs.contains(key) {
             self.jobs.close(key);
-            self.job_closed(key);
+            self.on_job_closed(key);
             if let Some(slot) = self.cases.instances.get_mut(key.instance) {
                 slot.jobs -= 1;
             }

@@ -370,9 +370,9 @@ impl Site {
             SiteEvent::ChangeUndone { number, why, by: _ } => {
                 self.catalog.undo_change(number, &why)?;
             }
-            SiteEvent::ExecutorRegistered(executor) => self.executors.take_executor(*executor),
-            SiteEvent::ExecutorRemoved { name, by: _ } => self.drop_executor(&name),
-            SiteEvent::PolicySet(said) => self.take_policy(*said),
+            SiteEvent::ExecutorRegistered(executor) => self.executors.apply_registration(*executor),
+            SiteEvent::ExecutorRemoved { name, by: _ } => self.apply_removal(&name),
+            SiteEvent::PolicySet(said) => self.apply_policy(*said),
             SiteEvent::SchedulePut(said) => self.schedules.on_put(*said, at)?,
             SiteEvent::ScheduleRemoved { name, by: _ } => self.schedules.on_removed(&name),
             SiteEvent::SchedulePaused { name, is_paused, by: _ } => {

@@ -1,6 +1,7 @@
-//! Chooses the executor of a task: one that has room and a share of the backlog of its type, or a worker that asks.
+//! The choice of the executor of a task: one that has room and a share of the backlog of its type, or a worker that
+//! waits.
 //!
-//! Invariant: a task that no executor takes goes to a worker that asks for it, at once.
+//! Invariant: a task that no executor takes goes to a waiting worker at once.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ use crate::jobs::JobKey;
 use crate::planning::Turn;
 
 impl Executors {
-    /// One that has not had it yet, if there is one.
+    /// Chooses an executor that has not tried the task yet, if there is one.
     pub(super) fn choose(
         &mut self,
         key: &JobKey,
@@ -32,10 +33,10 @@ impl Executors {
             }
             Some(Turn::Any { .. }) | None => workers.to_vec(),
         };
-        // When all have had it, the round begins again, but not with the one that had it last.
+        // When all have tried it, the round begins again, but without the last one.
         let everybody = self.registry.offering(task.kind).iter().chain(workers);
-        if everybody.copied().all(|id| self.given.has_tried(key, id)) {
-            self.given.begin_anew(key);
+        if everybody.copied().all(|id| self.assignments.has_tried(key, id)) {
+            self.assignments.reset_tried(key);
         }
         // An executor with an open circuit is not preferred just because it has not tried this task. Half-open probes
         // are first attempts.
@@ -44,7 +45,7 @@ impl Executors {
             !policy.is_circuit_open(&self.book, id, task.kind, now)
                 || task.attempt == 0 && policy.is_probe_due(&self.book, id, task.kind, now)
         };
-        let is_new = |id: &ExecutorId| !self.given.has_tried(key, *id) && is_hopeful(*id);
+        let is_new = |id: &ExecutorId| !self.assignments.has_tried(key, *id) && is_hopeful(*id);
         let has_new = all.iter().any(is_new);
         let among = all.into_iter().filter(|id| is_new(id) || !has_new);
         let among: Vec<Candidate> = among.map(|id| self.distances.candidate(id, bytes)).collect();
@@ -55,7 +56,7 @@ impl Executors {
         Some((to, Reason::of(&self.book, policy, (task, to), among.len(), now)))
     }
 
-    /// The executors that take a task of a type; besides them, workers may ask for it.
+    /// The executors that take a task of a type. `is_asked`: workers wait for it as well.
     fn takers(
         &mut self,
         (key, task): (&JobKey, &Task),
@@ -65,7 +66,7 @@ impl Executors {
     ) -> Vec<ExecutorId> {
         let kind = task.kind;
         let policy = self.policies.of(kind);
-        // Promised work is done as soon as an executor has room.
+        // Promised work begins as soon as its executor has room.
         let is_planned = policy.plans_ahead() && !is_promised;
         let has_room = |id: &ExecutorId| {
             self.has_room(*id, kind)
@@ -89,12 +90,12 @@ impl Executors {
             return Vec::new();
         }
         if is_planned {
-            let has_tried = |id| task.attempt > 0 && self.given.has_tried(key, id);
+            let has_tried = |id| task.attempt > 0 && self.assignments.has_tried(key, id);
             let needing = free.clone();
             let may = |id| !but.contains(&id) && !has_tried(id);
             self.retain_planned(kind, &mut free, may, now);
-            // A retry goes to an executor with a share that has not had it, or else to any other: it holds up nothing,
-            // and is a probe of those that the book takes to be busy with what they did not answer.
+            // A retry goes to an executor with a share that has not tried it, else to any other. It delays nothing, and
+            // is a probe of executors that the book considers busy with tasks they did not answer.
             if task.attempt > 0 && free.iter().all(|id| has_tried(*id)) {
                 free = needing;
             }
@@ -110,31 +111,31 @@ impl Executors {
         free
     }
 
-    /// Whether an executor may have more of a type. Not what the book says: there an executor still has what was
-    /// cancelled, and may never have got it.
+    /// Whether an executor may have another task of a type. The book cannot be asked: it still counts tasks that were
+    /// cancelled, which the executor may never have received.
     pub(crate) fn has_room(&self, id: ExecutorId, kind: KindId) -> bool {
         let (of_kind, in_all) = self.registry.room(id, kind);
-        self.given.count(id, kind) < of_kind && self.given.total(id) < in_all
+        self.assignments.count(id, kind) < of_kind && self.assignments.total(id) < in_all
     }
 
-    /// Whether an executor needs another task of this server so as not to wait for one.
+    /// Whether an executor needs another task of this server so as not to become idle.
     fn needs_more(&self, id: ExecutorId) -> bool {
         self.is_idle(id) || self.book.needs_more(id)
     }
 
-    /// Whether this server has not filled all hands of an executor.
+    /// Whether an executor can begin another task of this server at once.
     pub(super) fn has_free_hand(&self, id: ExecutorId) -> bool {
         self.is_idle(id) || self.book.has_free_slot(id)
     }
 
-    /// Whether an executor has nothing of this server's, or only what it did not answer in time. In the book its hands stay
-    /// full of that until it answers something. If that counted here, an executor that is given nothing, and so has nothing
-    /// to answer, would be given nothing for ever.
+    /// Whether an executor has no task of this server, or only tasks it did not answer in time. The book counts those
+    /// until the executor answers. If they counted here, an executor that is given nothing, and so cannot answer, would
+    /// be given nothing forever.
     fn is_idle(&self, id: ExecutorId) -> bool {
-        self.given.total(id) == 0
+        self.assignments.total(id) == 0
     }
 
-    /// Whether a job waits for the executor that has promised it: it was not tried there, and is not presumed dead.
+    /// Whether a job waits for the executor that has promised it: not tried there yet, and not presumed dead.
     pub(crate) fn is_awaited(
         &self,
         key: &JobKey,
@@ -143,7 +144,7 @@ impl Executors {
         now: Timestamp,
     ) -> bool {
         self.registry.offering(kind).contains(&id)
-            && !self.given.has_tried(key, id)
+            && !self.assignments.has_tried(key, id)
             && !self.rests.is_resting(id, kind)
             && !self.policies.of(kind).is_circuit_open(&self.book, id, kind, now)
     }

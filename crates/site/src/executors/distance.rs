@@ -1,7 +1,6 @@
-//! How far executors are from here: what it costs to bring them what a task reads.
+//! Distances of executors: the cost of sending them what a task reads.
 //!
-//! Invariant: an executor of which it is not said where it is at home is as near as can be, and so are all
-//! where there is one server only.
+//! Invariant: an executor without a home domain is at distance 0; with a single server all are.
 
 use legwork_engine::State;
 use legwork_model::event::{ExecutorRegistered, Performer};
@@ -16,22 +15,22 @@ use crate::cluster::seat::Seat;
 use crate::jobs::demand::demanded;
 use crate::planning::leg_of;
 
-/// What the way takes for each unit of what a byte costs between two domains, in milliseconds: as
-/// if a link of cost 1 took a millisecond, and carried ten megabytes a second.
+/// The latency, and the time for each byte, in milliseconds for each unit of cost between two domains: as if a link of
+/// cost 1 had a latency of a millisecond and carried ten megabytes a second.
 const WAY_MS: f64 = 1.0;
 const BYTE_MS: f64 = 0.000_1;
 
-/// What a byte costs to each executor, by their numbers.
+/// The cost to each executor, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Distances {
     costs: Vec<u32>,
-    /// Of which topology and which registry they are.
+    /// The topology and the registry the costs belong to.
     as_of: Option<(u32, u64)>,
     is_all_near: bool,
 }
 
 impl Distances {
-    /// Measures again if anything has changed.
+    /// Computes the costs again if anything has changed.
     pub(super) fn measure(&mut self, registry: &Registry, seat: Option<&Seat>) {
         let as_of = (seat.map_or(0, |seat| seat.topology.epoch), registry.revision());
         if self.as_of == Some(as_of) {
@@ -53,12 +52,12 @@ impl Distances {
         self.is_all_near = self.costs.iter().all(|cost| *cost == 0);
     }
 
-    /// Whether all executors are equally far.
+    /// Whether all executors are at distance 0.
     pub(super) fn is_all_near(&self) -> bool {
         self.is_all_near
     }
 
-    /// An executor, and what it costs to bring it so many bytes.
+    /// An executor, with the cost of sending it `bytes`.
     pub(super) fn candidate(&self, executor: ExecutorId, bytes: f64) -> Candidate {
         let cost = self.costs.get(executor.0 as usize).copied().unwrap_or(0);
         let cost_ms = f64::from(cost) * (WAY_MS + BYTE_MS * bytes);
@@ -67,14 +66,14 @@ impl Distances {
 }
 
 impl Executors {
-    /// The domain of the executor that did a step, if it has one.
+    /// The home domain of the executor that did a step, if it has one.
     pub(crate) fn home(&self, performer: &Performer, seat: &Seat) -> Option<DomainId> {
         let name = performer.program()?;
         home_of(self.registry.named(name)?.1, seat)
     }
 
-    /// Where the executor is at home that has promised a step, or would do it best if it were due now: what it has to
-    /// do counts, and the way there of what the step reads and is here.
+    /// The home of the executor that has promised a step, or else is expected to be best for the step if it were due
+    /// now, given its load and the cost of sending what the step reads and is here.
     pub(crate) fn best_home(
         &self,
         seat: &Seat,
@@ -101,13 +100,13 @@ impl Executors {
     }
 }
 
-/// Where an executor is at home: where the topology says, or else where it registered.
+/// The home of an executor: by the topology, else by its registration.
 fn home_of(one: &ExecutorRegistered, seat: &Seat) -> Option<DomainId> {
     let said = || seat.topology.domain_named(one.domain.as_deref()?);
     seat.topology.home(&Performer::Executor(one.name.clone())).or_else(said)
 }
 
-/// How many bytes a task reads, its files included.
+/// How many bytes a task reads, including files.
 pub(super) fn bytes_read(schema: &Schema, state: &State, activity: &Activity) -> f64 {
     let bytes = |value: &Value| match value {
         Value::File(file) => file.size as f64,

@@ -8,11 +8,11 @@ use crate::Site;
 use crate::answer::Answer;
 use crate::page;
 
-/// Of so many types it is told how many jobs wait.
+/// The most types for which waiting jobs are counted.
 const TYPES_MAX: usize = 1_000;
 
 impl Site {
-    /// Executors by name, a page of them; with the first page the types of which jobs wait.
+    /// A page of executors by name; the first page also has the number of waiting jobs by type.
     pub(super) fn figures(&self, after: Option<&str>, limit: usize) -> Answer {
         let later = self.executors.registry.all();
         let later = later.filter(|(_, one)| after.is_none_or(|after| &*one.name > after));

@@ -1,8 +1,8 @@
-//! What executors report that they hold and this server has not given them: tasks from before a restart, and of other
+//! Tasks that executors report to have and that this server did not assign: from before a restart, and of other
 //! servers.
 //!
-//! Such a task takes its executor's time in the plan. It is forgotten as soon as a report does not name it any more, or when it
-//! should be done: what reports no more is not taken to be busy for ever.
+//! Such a task takes time of its executor in the plan. It is dropped when a report does not name it any more, or when
+//! it should be done, so that an executor that stops reporting does not count as busy forever.
 //!
 //! Invariant: at most `HOLDS_MAX` tasks of an executor are remembered.
 
@@ -19,7 +19,7 @@ use crate::input::JobLease;
 
 /// The most tasks of one executor.
 const HOLDS_MAX: usize = 1_000;
-/// No step has this number: a task that is held takes nobody's place in the plan.
+/// No step has this number, so that a held task does not replace a planned one.
 const NO_STEP: u32 = u32::MAX;
 
 #[derive(Debug, Default)]
@@ -37,8 +37,8 @@ struct Held {
 }
 
 impl Holds {
-    /// What an executor holds from now on, and when each task should be done. What was known before keeps its date. Answers
-    /// whether anything has changed.
+    /// Sets the tasks an executor holds, and when each should be done. A known task keeps its date. Returns whether
+    /// anything has changed.
     fn set(&mut self, executor: ExecutorId, held: &[(u64, InstanceId, Timestamp)]) -> bool {
         let named: BTreeSet<u64> = held.iter().map(|(lease, ..)| *lease).collect();
         let over: Vec<u64> = self.of(executor).map(|(lease, _)| lease).collect();
@@ -67,12 +67,12 @@ impl Holds {
         }
     }
 
-    /// The executor is gone, or its number is another one's.
+    /// The executor is removed, or its number is reused.
     pub(super) fn forget(&mut self, executor: ExecutorId) {
         self.set(executor, &[]);
     }
 
-    /// Forgets what should be done by now; answers whose that was.
+    /// Drops tasks that should be done by now; returns their executors.
     fn expire(&mut self, now: Timestamp) -> BTreeSet<ExecutorId> {
         let mut changed = BTreeSet::new();
         while let Some(&(until, executor, lease)) = self.due.first()
@@ -84,7 +84,7 @@ impl Holds {
         changed
     }
 
-    /// What an executor holds, as the planner knows tasks, and when each should be done.
+    /// The tasks an executor holds, as the planner identifies them, and when each should be done.
     pub(crate) fn at(&self, executor: ExecutorId) -> impl Iterator<Item = (TaskId, Timestamp)> {
         self.of(executor).map(|(lease, held)| {
             let task = TaskId { instance: held.instance, step: NO_STEP, round: lease };
@@ -92,24 +92,24 @@ impl Holds {
         })
     }
 
-    /// When the first should be done.
+    /// When the first one should be done.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
         self.due.first().map(|(until, ..)| *until)
     }
 }
 
 impl Executors {
-    /// What executors hold and should be done by now takes their time no longer.
+    /// Held tasks that should be done by now no longer take time of their executors.
     pub(crate) fn expire_holds(&mut self, now: Timestamp) {
         for id in self.holds.expire(now) {
-            self.given.touch_executor(id);
+            self.assignments.touch_executor(id);
         }
     }
 }
 
 impl Site {
-    /// An executor reports all tasks that it has. Those that this server has given since it started are known, also when the
-    /// report is an old one that was overtaken by another: only the others are noted, by the server that plans the executor.
+    /// An executor reports all tasks that it has. Tasks that this server has assigned since its start are known; that
+    /// also holds if reports overtake each other. Other tasks are noted by the server that plans the executor.
     pub(super) fn note_holds(&mut self, executor: &str, holds: &[JobLease], now: Timestamp) {
         let Some((id, registered)) = self.executors.registry.named(executor) else { return };
         let resource = ResourceId::Executor(registered.name.clone());
@@ -118,9 +118,9 @@ impl Site {
             return;
         }
         let is_foreign = |held: &&JobLease| {
-            // An attempt that was given up may be worked on all the same.
+            // The executor may still work on an attempt that was given up.
             !self.jobs.has_leased(here, held.lease)
-                || self.executors.given.late(held.lease).is_some()
+                || self.executors.assignments.late(held.lease).is_some()
         };
         let foreign = holds.iter().filter(is_foreign).take(HOLDS_MAX).map(|held| {
             let takes_ms = self.held_ms(id, self.cases.key_of(held).as_ref());
@@ -129,7 +129,7 @@ impl Site {
         });
         let foreign: Vec<(u64, InstanceId, Timestamp)> = foreign.collect();
         if self.executors.holds.set(id, &foreign) {
-            self.executors.given.touch_executor(id);
+            self.executors.assignments.touch_executor(id);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What was learned of executors is stored now and then, so that a restart does not begin with nothing.
+//! Learned speeds of executors, stored now and then to survive a restart.
 //!
-//! It is a cache: the snapshot of a stream that gets one record without events, and never another one. Invariant: a
-//! snapshot that cannot be read is dropped, and a crash loses at most what was learned in the last `STORE_EVERY`.
-//! Executors and types stand in it by name, as numbers differ from one incarnation to the next.
+//! They are a cache: the snapshot of a stream with a single record without events. Invariant: a snapshot that cannot be
+//! read is dropped, and a crash loses at most what was learned in the last `STORE_EVERY`. Executors and types are
+//! stored by name, since numbers differ between incarnations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,19 +18,19 @@ use crate::Site;
 use crate::input::Stream;
 use crate::output::{Append, Output};
 
-/// How far apart two snapshots are at least.
+/// The least time between two snapshots.
 const STORE_EVERY: Duration = Duration::from_secs(10);
-/// Of so many pairs of an executor and a type it is kept what was learned: about a megabyte. The others are learned
-/// anew, workers first.
+/// The most pairs of executor and type that are stored, about a megabyte. Others are learned again; workers are dropped
+/// first.
 const PAIRS_MAX: usize = 5_000;
-/// How the snapshot is written. Another number is another version's, and cannot be read.
+/// Version of the snapshot. Other versions cannot be read.
 const FORMAT: u32 = 1;
 
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
-    /// How many records the stream has: none or one.
+    /// Number of records in the stream: 0 or 1.
     records: u64,
-    /// Which revision of the book the snapshot holds.
+    /// The revision of the book in the snapshot.
     revision: u64,
     /// When the next snapshot may be written.
     due: Timestamp,
@@ -52,7 +52,7 @@ struct Learned {
 struct LearnedExecutor {
     #[cbor(n(0), with = "shared_text")]
     name: Arc<str>,
-    /// Whether it asks for jobs instead of being called.
+    /// A worker asks for jobs; an executor is called.
     #[n(1)]
     is_worker: bool,
     #[n(2)]
@@ -82,7 +82,7 @@ struct LearnedType {
 }
 
 impl Executors {
-    /// When what was learned is to be stored, if there is anything new.
+    /// When to store what was learned, if there is anything new.
     pub(super) fn next_store(&self) -> Option<Timestamp> {
         (self.book.revision() != self.stored.revision).then_some(self.stored.due)
     }
@@ -120,8 +120,8 @@ impl Executors {
         Learned { format: FORMAT, service_ms, size_max, executors }
     }
 
-    /// Takes in what was learned before a restart, of those that are registered still, and of workers that ask for
-    /// what executors do as well.
+    /// Restores what was learned, of executors that are still registered, and of workers that ask for types of
+    /// executors.
     fn restore(&mut self, learned: Learned) {
         let Learned { format: _, service_ms, size_max, executors } = learned;
         self.book.restore_usual(Usual { service_ms, size_max });
@@ -132,7 +132,7 @@ impl Executors {
             });
             let kinds: Vec<KindSnapshot> = kinds.collect();
             let id: Option<ExecutorId> = match is_worker {
-                true => (!kinds.is_empty()).then(|| self.know_worker(&name)),
+                true => (!kinds.is_empty()).then(|| self.worker_number(&name)),
                 false => self.registry.named(&name).map(|(id, _)| id),
             };
             if let Some(id) = id {
@@ -145,7 +145,7 @@ impl Executors {
 impl LearnedType {
     fn new(job: &Arc<str>, kept: KindSnapshot) -> Self {
         let KindSnapshot { kind: _, recent, rate_sum, rates, answers, timeouts, failures } = kept;
-        // Seven digits are more than any pace is known by.
+        // A pace is not known to more than seven digits.
         let recent = recent.into_iter().map(|pace| pace as f32).collect();
         Self { job: job.clone(), recent, rate_sum, rates, answers, timeouts, failures }
     }
@@ -158,7 +158,7 @@ impl LearnedType {
 }
 
 impl Executors {
-    /// Takes in what was learned before the server went down.
+    /// Replays what was learned before a restart.
     pub(crate) fn recover_learned(&mut self, stream: &Stream) {
         let before = stream.snapshot.as_ref().map_or(0, |(version, _)| *version);
         self.stored.records = before + stream.records.len() as u64;
@@ -171,8 +171,8 @@ impl Executors {
 }
 
 impl Site {
-    /// Stores what was learned, if it is time.
-    pub(crate) fn store_learned_in_time(&mut self, now: Timestamp) {
+    /// Stores what was learned, if it is due.
+    pub(crate) fn store_learned_if_due(&mut self, now: Timestamp) {
         if self.executors.next_store().is_some_and(|due| due <= now) {
             self.store_learned(now);
         }

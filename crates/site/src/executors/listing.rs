@@ -1,4 +1,4 @@
-//! Executors are shown as this server sees them, and after them the workers that take part.
+//! The list of executors as seen by this server, followed by the workers that do their types.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl Executors {
         ExecutorTypeInfo {
             job: job.clone(),
             limit: None,
-            outstanding: self.given.count(id, kind),
+            outstanding: self.assignments.count(id, kind),
             pace_ms: seen.pace_ms,
             answers: seen.answers,
             timeouts: seen.timeouts,
@@ -29,7 +29,7 @@ impl Executors {
 }
 
 impl Site {
-    /// Executors by name, and then workers by name.
+    /// Executors by name, then workers by name.
     pub(super) fn list_executors(
         &self,
         caller: &Caller,
@@ -65,11 +65,11 @@ impl Site {
             types: types.collect(),
             resting_until: self.executors.rests.busy_until(id),
             is_silent: self.executors.book.is_silent(id, self.clock.latest),
-            unconfirmed: self.executors.unsaid.count(&one.name),
+            unconfirmed: self.executors.verdicts.count(&one.name),
         }
     }
 
-    /// A worker, if it has ever had something that executors do as well.
+    /// A worker, if it has ever had a job of a type that executors do.
     fn worker_info(&self, id: ExecutorId, name: &Arc<str>) -> Option<ExecutorInfo> {
         let all = self.executors.registry.types();
         let all = all.map(|(job, kind)| self.executors.type_info(id, job, kind));

@@ -1,29 +1,29 @@
-//! Executors: services that do automatic steps and are given them, instead of asking. Workers that ask for
-//! the same types take part in the same choice.
+//! Executors: services that do automatic steps and are called with tasks, instead of asking. Workers that ask for the
+//! same types take part in the same choice.
 //!
-//! Invariant: however often a step is given out, one result counts, and its executor hears an ACK; the executor of
-//! any other result hears a NACK. What is known here of an
-//! executor besides its registration is volatile, but for how fast it is, which is cached in the store: after a
-//! restart tasks are given out anew, and the results of earlier ones do not count.
+//! Invariant: however often a step is assigned, one result counts, and its executor gets an ACK; the executor of any
+//! other result gets a NACK. What is known of an executor besides its registration is volatile, except for its speed,
+//! which is cached in the store. After a restart tasks are assigned again, and the results of earlier assignments do
+//! not count.
 
-mod ahead;
-mod asking;
 mod assign;
+mod assignments;
+mod backlog_plan;
 mod choose;
 mod distance;
 mod figures;
-mod given;
 mod holds;
 mod learned;
 mod listing;
 mod policies;
-mod polled;
+mod polls;
+mod recent_workers;
 mod registering;
 mod registry;
 mod reports;
 mod rests;
-mod seen;
-mod unsaid;
+mod verdicts;
+mod worker_jobs;
 mod workers;
 
 use std::collections::BTreeMap;
@@ -32,16 +32,16 @@ use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
 use legwork_schedule::{Book, ExecutorId, KindId, Plan};
 
+use assignments::Assignments;
 use distance::Distances;
-use given::Given;
 use holds::Holds;
 use learned::Stored;
 use policies::Policies;
+pub(crate) use recent_workers::{RecentWorkers, SEEN_FOR, WORKERS_MAX};
 pub(crate) use registering::regular_part;
 pub(crate) use registry::Registry;
 use rests::Rests;
-pub(crate) use seen::{SEEN_FOR, Seen, WORKERS_MAX};
-use unsaid::Unsaid;
+use verdicts::Verdicts;
 use workers::Workers;
 
 /// What this server knows of executors.
@@ -49,50 +49,50 @@ use workers::Workers;
 pub(crate) struct Executors {
     pub(crate) registry: Registry,
     workers: Workers,
-    /// Workers that ask, also for jobs that no executor does.
-    pub(crate) seen: Seen,
+    /// Workers that ask, also for types that no executor does.
+    pub(crate) recent_workers: RecentWorkers,
     pub(crate) book: Book,
     policies: Policies,
-    /// The shares of the backlog, and whether they are to be planned again.
+    /// The shares of the backlog, and whether they have to be planned again.
     plan: Plan,
-    is_plan_old: bool,
-    pub(crate) given: Given,
+    is_plan_outdated: bool,
+    pub(crate) assignments: Assignments,
     pub(crate) holds: Holds,
     rests: Rests,
     distances: Distances,
     /// Verdicts that are not confirmed.
-    unsaid: Unsaid,
-    /// When silent executors are looked for next.
-    look_due: Timestamp,
-    /// No executor is given up for silence before that: time has passed unseen.
-    judges_from: Timestamp,
-    /// Types of which no executor takes more: until something is taken back from one that does them, a
-    /// rest ends, a registration or a plan changes, or silent executors are looked for.
+    verdicts: Verdicts,
+    /// When to check for silent executors.
+    silence_check_due: Timestamp,
+    /// Before this moment no executor is presumed dead: time has passed unseen.
+    grace_until: Timestamp,
+    /// Types of which no executor takes more. An entry is removed when an executor of the type loses an assignment, a
+    /// rest ends, a registration or a plan changes, or silent executors are checked.
     full: BTreeMap<KindId, Full>,
-    /// Plans have changed since tasks were given out last.
-    has_other_plans: bool,
+    /// Whether plans have changed since the last dispatch.
+    have_plans_changed: bool,
     /// What of the book is stored.
     stored: Stored,
 }
 
-/// Which jobs of a type no executor takes more of.
+/// Which jobs of a type no executor takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Full {
-    /// Of all.
+    /// All jobs.
     ForAll,
-    /// Jobs without a promise: executors that have room need it for what they have promised.
+    /// Jobs without a promise: executors with room need it for promised work.
     ForUnpromised,
 }
 
 impl Executors {
-    /// Whether something of an instance is under way with an executor.
+    /// Whether a verdict about an instance is unconfirmed.
     pub(crate) fn concerns(&self, instance: InstanceId) -> bool {
-        self.unsaid.concerns(instance)
+        self.verdicts.concerns(instance)
     }
 
     /// For how many jobs assignments or earlier attempts are remembered.
     pub(crate) fn jobs_kept(&self) -> usize {
-        self.given.jobs_kept()
+        self.assignments.jobs_kept()
     }
 
     /// The executors that may take more than before.
@@ -101,8 +101,9 @@ impl Executors {
         // Executors that rest by their rate keep their shares.
         let has_no_rate =
             |id: &ExecutorId| self.registry.get(*id).is_some_and(|one| one.rate.is_none());
-        self.is_plan_old |= woken.iter().any(has_no_rate);
-        let free: Vec<ExecutorId> = self.given.take_freed().into_iter().chain(woken).collect();
+        self.is_plan_outdated |= woken.iter().any(has_no_rate);
+        let free: Vec<ExecutorId> =
+            self.assignments.take_freed().into_iter().chain(woken).collect();
         for id in &free {
             for taken in self.registry.taken(*id) {
                 self.full.remove(&taken.kind);
@@ -111,12 +112,12 @@ impl Executors {
         free
     }
 
-    /// Plans have changed: jobs that were held may be begun now.
+    /// Plans have changed: held jobs may begin now.
     pub(crate) fn plans_changed(&mut self) {
-        self.has_other_plans = true;
+        self.have_plans_changed = true;
     }
 
-    /// Whether an executor may take more of a type, as far as is known.
+    /// Whether an executor may take more of a type, as far as known.
     fn is_open(&self, kind: KindId, is_promised: bool) -> bool {
         match self.full.get(&kind) {
             None => true,
@@ -126,8 +127,8 @@ impl Executors {
     }
 
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        let look = (!self.given.is_empty()).then_some(self.look_due);
-        let due = [look, self.rests.next_due(), self.unsaid.next_due(), self.next_store()];
+        let look = (!self.assignments.is_empty()).then_some(self.silence_check_due);
+        let due = [look, self.rests.next_due(), self.verdicts.next_due(), self.next_store()];
         due.into_iter().chain([self.holds.next_due()]).flatten().min()
     }
 }

@@ -1,7 +1,7 @@
 //! The policy of each type of jobs.
 //!
-//! Invariant: the default is `adaptive`. A policy that is set applies at all servers, from when each knows it; what
-//! a policy has drawn or counted belongs to one server.
+//! Invariant: a type without a setting has the default policy. A setting applies to every server as soon as it has the
+//! record; the state of a policy belongs to its server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::catalog::access::Caller;
 use crate::executors::Executors;
 use crate::refusal::{Kind, Refusal};
 
-/// The most types with a policy of their own.
+/// The most types with a setting.
 const TYPES_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Policies {
-    default: Adaptive,
-    /// Policies other than the default.
+    adaptive: Adaptive,
+    /// Types that differ from the default.
     set: BTreeMap<KindId, Chosen>,
 }
 
@@ -35,13 +35,13 @@ struct Chosen {
 
 impl Policies {
     pub(super) fn of(&self, kind: KindId) -> &dyn Policy {
-        self.set.get(&kind).map_or(&self.default, |chosen| &*chosen.policy)
+        self.set.get(&kind).map_or(&self.adaptive, |chosen| &*chosen.policy)
     }
 
     pub(super) fn of_mut(&mut self, kind: KindId) -> &mut dyn Policy {
         match self.set.get_mut(&kind) {
             Some(chosen) => &mut *chosen.policy,
-            None => &mut self.default,
+            None => &mut self.adaptive,
         }
     }
 
@@ -49,7 +49,7 @@ impl Policies {
         self.set.get(&kind).map_or(ADAPTIVE, |chosen| &chosen.said.policy)
     }
 
-    /// Whether the reason of each assignment is kept in the history.
+    /// Whether the reason of each assignment is recorded in the history.
     pub(super) fn is_recorded(&self, kind: KindId) -> bool {
         self.set.get(&kind).is_some_and(|chosen| chosen.said.recorded)
     }
@@ -62,7 +62,7 @@ impl Policies {
         }
     }
 
-    /// A random policy draws from the seed, which is unique to this incarnation of the server.
+    /// Random choices of the policy follow from the seed, which differs between servers and incarnations.
     fn set(&mut self, kind: KindId, mut said: PolicySet, seed: u64) {
         if current_name(&said.policy) != &*said.policy {
             said.policy = current_name(&said.policy).into();
@@ -71,7 +71,7 @@ impl Policies {
             self.set.remove(&kind);
             return;
         }
-        // A later version may have further policies.
+        // A policy of a later version is replaced by the default.
         let policy = named(&said.policy, seed ^ u64::from(kind.0))
             .unwrap_or_else(|| Box::<Adaptive>::default());
         self.set.insert(kind, Chosen { said, policy });
@@ -129,16 +129,16 @@ impl Site {
         self.executors.require_types([&*job].into_iter())?;
         let said = PolicySet { job, policy, recorded, by: caller.performer() };
         self.record(SiteEvent::PolicySet(Box::new(said.clone())), now);
-        self.take_policy(said);
+        self.apply_policy(said);
         Ok(Answer::Done)
     }
 
-    /// Applies a policy that was set, here or at the registrar.
-    pub(crate) fn take_policy(&mut self, said: PolicySet) {
-        let kind = self.executors.registry.know_kind(&said.job);
+    /// Applies a setting recorded here or received.
+    pub(crate) fn apply_policy(&mut self, said: PolicySet) {
+        let kind = self.executors.registry.kind_or_new(&said.job);
         let seed = self.config.life;
         self.executors.policies.set(kind, said, seed);
-        self.executors.reconsider();
+        self.executors.invalidate_plan();
     }
 }
 

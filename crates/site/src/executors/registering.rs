@@ -1,7 +1,7 @@
-//! Executors come and go.
+//! Registration and removal of executors.
 //!
-//! Invariant: a registration that says what is known already changes nothing, so that an executor can
-//! register whenever it starts. Only the token that has registered one, or an admin, may change it.
+//! Invariant: a registration identical to the known one changes nothing, so that an executor can register at every
+//! start. Only the token that has registered an executor, or an admin, may change it.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -27,21 +27,21 @@ const TYPES_MAX: usize = 100;
 const TYPE_BYTES_MAX: usize = 64;
 pub(crate) const LIMIT_MAX: u32 = 10_000;
 const WEIGHT_MAX: u32 = 1_000_000;
-/// How many things an executor may do regularly.
+/// How many regular tasks an executor may have.
 const REGULARLY_MAX: usize = 20;
-/// How far apart they may be.
+/// The longest interval of a regular task.
 const EVERY_MS_MAX: u64 = 400 * 24 * 3_600_000;
-/// The largest part of its time, in per cent, that it may spend on them.
+/// The largest part of its time, in per cent, that an executor may spend on regular tasks.
 const REGULAR_PART_MAX: u32 = 90;
 /// The largest reserve, in per cent.
 const RESERVE_MAX: u32 = 90;
-/// How many types of jobs there may be, for all executors together.
+/// The most types of jobs of all executors together.
 const KINDS_MAX: usize = 10_000;
-/// How many executors there may be.
+/// The most executors.
 const EXECUTORS_MAX: usize = 10_000;
 
 impl Executors {
-    /// Refuses more types of jobs than are kept apart. They are remembered as long as the server runs.
+    /// Refuses more types of jobs than are supported. Types are remembered as long as the server runs.
     pub(super) fn require_types<'t>(
         &self,
         types: impl Iterator<Item = &'t str>,
@@ -55,9 +55,9 @@ impl Executors {
         Err(Refusal::new(Kind::Conflict, "too_many_types", message))
     }
 
-    /// One that was registered, here or elsewhere.
-    pub(crate) fn take_executor(&mut self, executor: ExecutorRegistered) {
-        let Executors { registry, book, given, holds, rests, .. } = self;
+    /// Applies a registration recorded here or received.
+    pub(crate) fn apply_registration(&mut self, executor: ExecutorRegistered) {
+        let Executors { registry, book, assignments, holds, rests, .. } = self;
         let number = registry.register(executor);
         match number {
             Number::Same(id) => {
@@ -66,15 +66,15 @@ impl Executors {
                 rests.forget_rates(id);
             }
             Number::New(id) => drop(book.register(&registry.limits(id))),
-            // What was learned of another one says nothing of it.
-            Number::Again(id) => {
+            // What was learned of the previous executor with this number does not apply.
+            Number::Reused(id) => {
                 book.replace(id, &registry.limits(id));
-                given.forget_executor(id);
+                assignments.forget_executor(id);
                 holds.forget(id);
                 rests.forget(id);
             }
         }
-        self.reconsider();
+        self.invalidate_plan();
         self.plans_changed();
     }
 }
@@ -95,8 +95,10 @@ impl Site {
             Concern::Policies => self.executors.list_policies(caller),
             Concern::List { after, limit } => self.list_executors(caller, after.as_deref(), limit),
             Concern::Figures { after, limit } => Ok(self.figures(after.as_deref(), limit)),
-            Concern::Report(report) => self.report_task(caller, report, now),
-            Concern::Confirm { executor, task } => self.confirm_task(caller, &executor, &task, now),
+            Concern::Report(report) => self.on_task_report(caller, report, now),
+            Concern::Confirm { executor, task } => {
+                self.on_task_confirm(caller, &executor, &task, now)
+            }
         }
     }
 
@@ -139,17 +141,17 @@ impl Site {
             weight,
             at_once,
             regularly,
-            // The same as to say nothing.
+            // 0 is the same as no reserve.
             reserve: reserve.filter(|reserve| *reserve > 0),
         };
         let known = self.executors.registry.named(&next.name);
         let known = known.map(|(id, known)| (id, known.clone()));
         if let Some((id, known)) = &known {
-            // A caller that knows the secret is the executor, with whatever token.
+            // A caller that knows the secret is the executor, whatever its token.
             if (ExecutorRegistered { by: known.by.clone(), ..next.clone() }) == **known {
-                // It has just started, or was told that it is not known: it is alive.
+                // It has just started, or was answered that it is not known: it is alive.
                 self.executors.book.on_registered(*id);
-                self.executors.reconsider();
+                self.executors.invalidate_plan();
                 if let Some(holds) = &holds {
                     self.note_holds(&next.name, holds, now);
                 }
@@ -170,7 +172,7 @@ impl Site {
         self.executors.require_types(next.types.iter().map(|own| &*own.job))?;
         let name = next.name.clone();
         self.record(SiteEvent::ExecutorRegistered(Box::new(next.clone())), now);
-        self.executors.take_executor(next);
+        self.executors.apply_registration(next);
         if let Some(holds) = &holds {
             self.note_holds(&name, holds, now);
         }
@@ -192,28 +194,29 @@ impl Site {
             return Err(Refusal::forbidden("admin"));
         }
         self.record(SiteEvent::ExecutorRemoved { name: name.clone(), by }, now);
-        self.drop_executor(&name);
+        self.apply_removal(&name);
         Ok(Answer::Done)
     }
 
-    /// One that was taken out: what it has goes to others.
-    pub(crate) fn drop_executor(&mut self, name: &str) {
+    /// Applies the removal of an executor: its jobs go to others.
+    pub(crate) fn apply_removal(&mut self, name: &str) {
         let Some(id) = self.executors.registry.remove(name) else { return };
         self.executors.holds.forget(id);
-        self.executors.reconsider();
+        self.executors.invalidate_plan();
         self.executors.plans_changed();
-        let own = self.executors.given.iter().filter(|(_, gift)| gift.executor == id);
+        let own =
+            self.executors.assignments.iter().filter(|(_, assignment)| assignment.executor == id);
         for key in own.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
-            let Some(gift) = self.executors.given.take(&key) else { continue };
-            self.executors.book.withdrawn(gift.assignment, self.clock.latest);
-            let _ = self.jobs.give_back(&key, gift.lease);
+            let Some(assignment) = self.executors.assignments.take(&key) else { continue };
+            self.executors.book.withdrawn(assignment.id, self.clock.latest);
+            let _ = self.jobs.give_back(&key, assignment.lease);
             self.withdraw_if_suspended(&key);
         }
     }
 
-    /// Results of executors that are no more count without being confirmed.
+    /// Results that count of executors that are removed need no confirmation.
     pub(super) fn confirm_orphan(&mut self, lease: u64, now: Timestamp) {
-        let Some(verdict) = self.executors.unsaid.confirmed(lease) else { return };
+        let Some(verdict) = self.executors.verdicts.confirmed(lease) else { return };
         let found = self.cases.activity(&verdict.activity).map(|(_, activity)| activity);
         if let (true, Ok(activity)) = (verdict.counts, found) {
             let instance = verdict.activity.instance;
@@ -230,7 +233,7 @@ fn no_such_executor(name: &str) -> Refusal {
     )
 }
 
-/// As a definition can name it.
+/// Whether a definition can name this type.
 pub(super) fn is_type(job: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
     job.len() <= TYPE_BYTES_MAX
@@ -285,7 +288,7 @@ fn check(asked: &RegisterExecutor) -> Result<(), Refusal> {
     check_regularly(&asked.regularly).or_else(invalid)
 }
 
-/// What an executor does regularly leaves time for its tasks.
+/// Regular tasks have to leave time for others.
 fn check_regularly(all: &[RegularWork]) -> Result<(), String> {
     if all.len() > REGULARLY_MAX {
         return Err(format!("an executor does at most {REGULARLY_MAX} things regularly"));
@@ -312,7 +315,7 @@ fn check_regularly(all: &[RegularWork]) -> Result<(), String> {
     Ok(())
 }
 
-/// The part of its time, in per cent, that an executor spends on what it does regularly; rounded up.
+/// The part of its time, in per cent, that an executor spends on regular tasks; rounded up.
 pub(crate) fn regular_part(all: &[RegularWork]) -> u32 {
     let of = |one: &RegularWork| {
         (u128::from(one.takes_ms) * 1_000).div_ceil(u128::from(one.every_ms.max(1)))

@@ -1,7 +1,7 @@
-//! The executors there are: where they are, what they do, how much at a time.
+//! The registered executors: addresses, types and limits.
 //!
-//! Invariant: an executor keeps its number also when it is taken out and comes back, so that what was
-//! learned of it stays; the numbers of those that are gone for long are given again.
+//! Invariant: an executor keeps its number when it is removed and registered again, so that what was learned of it
+//! stays. Numbers of executors removed long ago are reused.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -10,33 +10,33 @@ use legwork_model::event::{ExecutorRegistered, ExecutorType};
 use legwork_model::rate::Rate;
 use legwork_schedule::{ExecutorId, KindId, Limits};
 
-/// How many that were taken out keep their numbers.
+/// How many removed executors keep their numbers.
 const GONE_MAX: usize = 100;
 
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     numbers: BTreeMap<Arc<str>, ExecutorId>,
-    /// By number; `None` while it is taken out.
+    /// By number; `None` while removed.
     all: Vec<Option<Known>>,
-    /// Those that were taken out, the first one first.
+    /// Removed executors, the first one first.
     gone: VecDeque<Arc<str>>,
     kinds: BTreeMap<Arc<str>, KindId>,
-    /// The executors of each type, in their order.
+    /// The executors of each type, by number.
     offering: Vec<Vec<ExecutorId>>,
     /// How often they have changed.
     revision: u64,
-    /// Those that were registered, have changed or are gone since it was asked for last.
+    /// Executors registered, changed or removed since the last call of `take_changed`.
     changed: BTreeSet<Arc<str>>,
 }
 
 #[derive(Debug)]
 struct Known {
     registered: Arc<ExecutorRegistered>,
-    /// What it takes of each type, in the order of the types.
+    /// Limits by type, in order of the types.
     taken: Vec<Taken>,
 }
 
-/// How much of a type an executor takes.
+/// The limits of an executor for a type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     pub(crate) kind: KindId,
@@ -52,19 +52,19 @@ impl Known {
     }
 }
 
-/// The number that an executor is given.
+/// The number assigned to an executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Number {
-    /// The one that it had.
+    /// The number that it had.
     Same(ExecutorId),
     New(ExecutorId),
-    /// One that another executor had.
-    Again(ExecutorId),
+    /// A number that another executor had.
+    Reused(ExecutorId),
 }
 
 impl Number {
     pub(crate) fn id(self) -> ExecutorId {
-        let (Self::Same(id) | Self::New(id) | Self::Again(id)) = self;
+        let (Self::Same(id) | Self::New(id) | Self::Reused(id)) = self;
         id
     }
 }
@@ -77,11 +77,11 @@ impl Registry {
         let id = number.id();
         let mut taken = Vec::with_capacity(executor.types.len());
         for ExecutorType { job, limit, rate } in &executor.types {
-            let (kind, limit) = (self.know_kind(job), limit.unwrap_or(executor.limit));
+            let (kind, limit) = (self.kind_or_new(job), limit.unwrap_or(executor.limit));
             taken.push(Taken { kind, limit, rate: *rate });
         }
         taken.sort_unstable_by_key(|taken| taken.kind);
-        self.offer_nothing(id);
+        self.remove_offers(id);
         for Taken { kind, .. } in &taken {
             if let Some(ids) = self.offering.get_mut(kind.0 as usize)
                 && let Err(place) = ids.binary_search(&id)
@@ -95,8 +95,8 @@ impl Registry {
         number
     }
 
-    /// The number of a type, from now on if it had none.
-    pub(crate) fn know_kind(&mut self, job: &Arc<str>) -> KindId {
+    /// The number of a type, which is assigned if it has none.
+    pub(crate) fn kind_or_new(&mut self, job: &Arc<str>) -> KindId {
         let next = KindId(u32::try_from(self.offering.len()).unwrap_or(u32::MAX));
         let kind = *self.kinds.entry(job.clone()).or_insert(next);
         if kind == next {
@@ -112,7 +112,7 @@ impl Registry {
         }
         let longest = (self.gone.len() >= GONE_MAX).then(|| self.gone.pop_front()).flatten();
         let free = longest.and_then(|gone| self.numbers.remove(&gone));
-        let number = free.map_or_else(|| Number::New(self.reserve()), Number::Again);
+        let number = free.map_or_else(|| Number::New(self.reserve()), Number::Reused);
         self.numbers.insert(name.clone(), number.id());
         number
     }
@@ -129,15 +129,15 @@ impl Registry {
         let (name, id) = (name.clone(), *id);
         self.get(id)?;
         self.revision += 1;
-        self.offer_nothing(id);
+        self.remove_offers(id);
         *self.all.get_mut(id.0 as usize)? = None;
         self.changed.insert(name.clone());
         self.gone.push_back(name);
         Some(id)
     }
 
-    /// Takes an executor out of the lists of what it does.
-    fn offer_nothing(&mut self, id: ExecutorId) {
+    /// Removes an executor from the lists of its types.
+    fn remove_offers(&mut self, id: ExecutorId) {
         let Self { all, offering, .. } = self;
         let Some(Some(known)) = all.get(id.0 as usize) else { return };
         for Taken { kind, .. } in &known.taken {
@@ -160,7 +160,7 @@ impl Registry {
         Some((id, self.get(id)?))
     }
 
-    /// All that are registered, by name.
+    /// All registered executors, by name.
     pub(crate) fn all(&self) -> impl Iterator<Item = (ExecutorId, &Arc<ExecutorRegistered>)> {
         self.numbers.values().filter_map(|id| Some((*id, self.get(*id)?)))
     }
@@ -169,17 +169,17 @@ impl Registry {
         self.numbers.len() - self.gone.len()
     }
 
-    /// How many numbers of executors there are.
+    /// Number of numbers ever assigned.
     pub(crate) fn numbers(&self) -> usize {
         self.all.len()
     }
 
-    /// How many types there are.
+    /// Number of types.
     pub(crate) fn kinds(&self) -> usize {
         self.offering.len()
     }
 
-    /// The names of those that are not as they were when this was asked for last.
+    /// The names of executors that have changed since the last call.
     pub(crate) fn take_changed(&mut self) -> BTreeSet<Arc<str>> {
         std::mem::take(&mut self.changed)
     }
@@ -188,15 +188,14 @@ impl Registry {
         self.revision
     }
 
-    /// On how many tasks an executor works at a time, as the book is to know it: if it says nothing, on
-    /// all that it takes.
+    /// The limits of an executor for the book. By default it works on all its tasks at once.
     pub(crate) fn limits(&self, id: ExecutorId) -> Limits {
         let Some(one) = self.get(id) else { return Limits::default() };
         let weight = f64::from(one.weight.unwrap_or(1));
         Limits { at_once: one.at_once.unwrap_or(one.limit), weight }
     }
 
-    /// The types that an executor does, and how much of each it takes.
+    /// The types that an executor does, with their limits.
     pub(crate) fn taken(&self, id: ExecutorId) -> &[Taken] {
         self.known(id).map_or(&[], |known| &known.taken)
     }
@@ -208,7 +207,7 @@ impl Registry {
         (known.of(kind).map_or(in_all, |taken| taken.limit), in_all)
     }
 
-    /// How many it is given in so long: in all, and of a type.
+    /// The rate limits of an executor: in all, and for a type.
     pub(crate) fn rates(&self, id: ExecutorId, kind: KindId) -> (Option<Rate>, Option<Rate>) {
         let Some(known) = self.known(id) else { return (None, None) };
         (known.registered.rate, known.of(kind).and_then(|taken| taken.rate))
@@ -218,7 +217,7 @@ impl Registry {
         self.kinds.get(job).copied()
     }
 
-    /// The type of these jobs, if any executor does them.
+    /// The number of a type, if any executor does it.
     pub(crate) fn offered(&self, job: &str) -> Option<KindId> {
         self.kind(job).filter(|kind| !self.offering(*kind).is_empty())
     }

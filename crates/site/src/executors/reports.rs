@@ -1,7 +1,7 @@
-//! What executors say: results, failures, that they are busy; and what they are told then.
+//! Reports of executors: results, failures, busy; and the verdicts about results.
 //!
-//! Invariant: a result counts once. Which one that was the history knows, so that the verdict about
-//! it is always the same, before and after a restart.
+//! Invariant: a result counts once. The history knows which one, so that the verdict about a result is always the same,
+//! before and after a restart.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,28 +24,28 @@ use crate::jobs::JobKey;
 use crate::output::Ask;
 use crate::refusal::Refusal;
 
-/// For how long an executor that is busy gets nothing, if it does not say.
+/// How long a busy executor rests if it gives no duration.
 const REST: Duration = Duration::from_secs(1);
 const REST_MIN: Duration = Duration::from_millis(100);
 const REST_MAX: Duration = Duration::from_secs(600);
 
-/// So many verdicts are said at a time.
+/// How many verdicts are sent at a time.
 const VERDICTS_AT_ONCE: usize = 1_024;
 
-/// What a result is worth.
+/// Whether a result counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Worth {
-    /// It is the first that counts: of the assignment that stands.
+    /// It is the first one, of the current assignment.
     Accepted {
         since: Timestamp,
     },
-    /// It has counted before.
+    /// It was accepted before.
     Counted,
     Nothing,
 }
 
 impl Executors {
-    /// The feedback in an answer of an executor, also in one that comes late.
+    /// Notes the feedback in a report, also in a late one.
     fn note_feedback(
         &mut self,
         key: Option<&JobKey>,
@@ -53,28 +53,35 @@ impl Executors {
         (feedback, is_over): (Feedback, bool),
         now: Timestamp,
     ) {
-        let Executors { given, book, .. } = self;
-        let current = key.and_then(|key| given.get(key)).map(|gift| gift.assignment);
-        if let Some(assignment) = current.or_else(|| given.late(lease)) {
-            book.note_feedback(assignment, feedback, is_over, now);
+        let Executors { assignments, book, .. } = self;
+        let current = key.and_then(|key| assignments.get(key)).map(|assignment| assignment.id);
+        if let Some(id) = current.or_else(|| assignments.late(lease)) {
+            book.note_feedback(id, feedback, is_over, now);
         }
     }
 
-    /// Whether an assignment is the one that stands, and this executor has it.
-    fn stands(&self, key: &JobKey, executor: &str, lease: u64) -> bool {
+    /// Whether an assignment is current and belongs to this executor.
+    fn is_current(&self, key: &JobKey, executor: &str, lease: u64) -> bool {
         let own = self.registry.named(executor).map(|(id, _)| id);
-        let gift = self.given.get(key);
-        gift.is_some_and(|gift| gift.lease == lease && Some(gift.executor) == own)
+        let assignment = self.assignments.get(key);
+        assignment
+            .is_some_and(|assignment| assignment.lease == lease && Some(assignment.executor) == own)
     }
 
     fn wants_verdict(&self, executor: &str) -> bool {
         self.registry.named(executor).is_some_and(|(_, registered)| registered.verdicts)
     }
 
-    fn tell_verdict(&mut self, executor: &Arc<str>, task: &JobLease, counts: bool, now: Timestamp) {
+    fn queue_verdict(
+        &mut self,
+        executor: &Arc<str>,
+        task: &JobLease,
+        counts: bool,
+        now: Timestamp,
+    ) {
         if self.wants_verdict(executor) {
             let to = (executor.clone(), task.activity.clone());
-            self.unsaid.add(task.lease, to, counts, now);
+            self.verdicts.add(task.lease, to, counts, now);
         }
     }
 }
@@ -96,21 +103,21 @@ impl Cases {
 }
 
 impl Site {
-    pub(super) fn report_task(
+    pub(super) fn on_task_report(
         &mut self,
         caller: &Caller,
         TaskReport { executor, task, outcome, feedback, holds }: TaskReport,
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_executor(&executor)?;
-        // What counts of it is in a history that cannot be read: the executor asks again.
+        // The history knows whether the result counts, and cannot be read: the executor retries.
         let instance = task.activity.instance;
         if let Some(reason) = self.cases.instances.broken(instance) {
             return Err(broken(instance, reason));
         }
         let key = self.cases.key_of(&task);
         let is_current =
-            key.as_ref().is_some_and(|key| self.executors.stands(key, &executor, task.lease));
+            key.as_ref().is_some_and(|key| self.executors.is_current(key, &executor, task.lease));
         let is_over = match outcome {
             Outcome::Done(_) | Outcome::Failed { .. } | Outcome::Busy { .. } => true,
             Outcome::Taken => false,
@@ -125,7 +132,7 @@ impl Site {
             Outcome::Taken => {}
             Outcome::Busy { rest } => {
                 if let Some(key) = key.filter(|_| is_current) {
-                    self.executor_is_busy(&key, rest, now);
+                    self.on_busy(&key, rest, now);
                 }
             }
             Outcome::Failed { error, retry } => {
@@ -133,13 +140,13 @@ impl Site {
                     self.fail_attempt(&key, Why::Failed { error, retry }, now);
                 }
             }
-            Outcome::Done(data) => self.result_came(&executor, &task, key, &data, now)?,
+            Outcome::Done(data) => self.on_result(&executor, &task, key, &data, now)?,
         }
         Ok(Answer::Done)
     }
 
-    /// The executor of a verdict knows it.
-    pub(super) fn confirm_task(
+    /// An executor confirms a verdict.
+    pub(super) fn on_task_confirm(
         &mut self,
         caller: &Caller,
         executor: &str,
@@ -153,24 +160,24 @@ impl Site {
             let command = Command::Confirm { activity: key.activity };
             self.command(key.instance, command, now)?;
         }
-        // Not before: what could not be taken down is confirmed again.
-        self.executors.unsaid.confirmed(task.lease);
+        // Only now: a confirmation that could not be recorded is sent again.
+        self.executors.verdicts.confirmed(task.lease);
         Ok(Answer::Done)
     }
 
-    /// It does not want the job, and nothing for a while.
-    fn executor_is_busy(&mut self, key: &JobKey, rest: Option<Duration>, now: Timestamp) {
-        let Some(gift) = self.executors.given.take(key) else { return };
-        self.executors.book.withdrawn(gift.assignment, now);
+    /// The executor rejects the job, and rests.
+    fn on_busy(&mut self, key: &JobKey, rest: Option<Duration>, now: Timestamp) {
+        let Some(assignment) = self.executors.assignments.take(key) else { return };
+        self.executors.book.withdrawn(assignment.id, now);
         let rest = rest.unwrap_or(REST).clamp(REST_MIN, REST_MAX);
-        self.executors.rests.be_busy(gift.executor, now.plus(rest));
-        self.executors.is_plan_old = true;
-        // If its lease is not current any more it has lost the job already: that is what is wanted.
-        let _ = self.jobs.give_back(key, gift.lease);
+        self.executors.rests.set_busy(assignment.executor, now.plus(rest));
+        self.executors.is_plan_outdated = true;
+        // If its lease is not current any more, it has lost the job already, which is what it wants.
+        let _ = self.jobs.give_back(key, assignment.lease);
         self.withdraw_if_suspended(key);
     }
 
-    fn result_came(
+    fn on_result(
         &mut self,
         executor: &Arc<str>,
         task: &JobLease,
@@ -178,10 +185,10 @@ impl Site {
         data: &Data,
         now: Timestamp,
     ) -> Result<(), Refusal> {
-        if let Some(late) = self.executors.given.take_late(task.lease) {
+        if let Some(late) = self.executors.assignments.take_late(task.lease) {
             self.executors.book.answered(late, now);
-            // It is there again, and may be given what the others have no room for.
-            self.executors.reconsider();
+            // The executor is alive again, and may be given tasks that others have no room for.
+            self.executors.invalidate_plan();
         }
         let worth = |key: &JobKey| self.worth(key, executor, task.lease);
         let worth = key.as_ref().map_or(Worth::Nothing, worth);
@@ -193,16 +200,16 @@ impl Site {
             (Worth::Counted, _) => true,
             (Worth::Nothing | Worth::Accepted { .. }, _) => false,
         };
-        self.executors.tell_verdict(executor, task, counts, now);
+        self.executors.queue_verdict(executor, task, counts, now);
         Ok(())
     }
 
     fn worth(&self, key: &JobKey, executor: &Arc<str>, lease: u64) -> Worth {
-        // Nothing else: what was given up once may have been told that it does not count.
-        if let Some(gift) = self.executors.given.get(key)
-            && self.executors.stands(key, executor, lease)
+        // Only the current assignment: an earlier one may already have got a NACK.
+        if let Some(assignment) = self.executors.assignments.get(key)
+            && self.executors.is_current(key, executor, lease)
         {
-            return Worth::Accepted { since: gift.at };
+            return Worth::Accepted { since: assignment.at };
         }
         let Some((_, state)) = self.cases.instances.state(key.instance) else {
             return Worth::Nothing;
@@ -212,7 +219,7 @@ impl Site {
         if has_counted { Worth::Counted } else { Worth::Nothing }
     }
 
-    /// Takes a result; whether it counts: it may not fit what the step is to write.
+    /// Accepts a result. Returns whether it counts: it may not fit the outputs of the step.
     fn accept(
         &mut self,
         executor: &Arc<str>,
@@ -226,8 +233,8 @@ impl Site {
         let by = Performer::Executor(executor.clone());
         let checked = engine::data::typed(&schema, activity.node, data);
         let checked = checked.map_err(|rejection| Refusal::from(&rejection));
-        // What has ended is not cancelled.
-        let taken = self.executors.given.take(key);
+        // A completed assignment is not cancelled.
+        let taken = self.executors.assignments.take(key);
         let done = checked.and_then(|outputs| {
             let (lease, request) = (task.lease, Some(RequestDigest(task.lease)));
             let (step, doer, values) = (activity.clone(), by.clone(), outputs.clone());
@@ -244,32 +251,32 @@ impl Site {
             if !self.executors.wants_verdict(executor) {
                 return self.command(key.instance, complete, now);
             }
-            // Once the executor has made it final it is too late to find that it does not fit.
+            // After the confirmation of the executor it would be too late to find that the result does not fit.
             self.require_fit(key.instance, complete, now)?;
             self.command(key.instance, answer, now)
         });
-        let Some(gift) = taken else { return Ok(done.is_ok()) };
+        let Some(assignment) = taken else { return Ok(done.is_ok()) };
         let Err(refusal) = done else {
-            self.executors.book.answered(gift.assignment, now);
-            self.executors.given.forget(key);
+            self.executors.book.answered(assignment.id, now);
+            self.executors.assignments.forget(key);
             return Ok(true);
         };
-        self.put_back(key, Some(gift), now);
+        self.put_back(key, Some(assignment), now);
         let error = format!("its result does not fit: {refusal}");
         self.fail_attempt(key, Why::Failed { error, retry: true }, now);
         Ok(false)
     }
 
-    /// Says the verdicts that are due, a portion at a time.
+    /// Sends the verdicts that are due, a batch at a time.
     pub(crate) fn resend_verdicts(&mut self, now: Timestamp) {
         for _ in 0..VERDICTS_AT_ONCE {
             if self.entailed.is_enough() {
                 return;
             }
-            let Some((lease, verdict)) = self.executors.unsaid.say_next(now) else { return };
+            let Some((lease, verdict)) = self.executors.verdicts.resend_next(now) else { return };
             let registered = self.executors.registry.named(&verdict.executor);
             let registered = registered.map(|(_, registered)| registered.clone());
-            // One that is taken out, or wants none any more, confirms nothing.
+            // An executor that was removed, or does not want verdicts any more, does not confirm.
             let Some(registered) = registered.filter(|registered| registered.verdicts) else {
                 self.confirm_orphan(lease, now);
                 continue;
@@ -279,8 +286,8 @@ impl Site {
         }
     }
 
-    /// An instance is in memory: results of it that count and are not confirmed are told again.
-    pub(crate) fn recall_answers(&mut self, id: InstanceId, now: Timestamp) {
+    /// An instance is in memory: queues the verdicts about results that count and are not confirmed.
+    pub(crate) fn requeue_verdicts(&mut self, id: InstanceId, now: Timestamp) {
         let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let answers = state.answers(schema).map(|(activity, answer)| {
             let activity: ActivityId = crate::cases::view::activity_id(schema, id, &activity);
@@ -288,7 +295,7 @@ impl Site {
         });
         for (activity, by, lease) in answers.collect::<Vec<_>>() {
             if let Some(executor) = by.program().cloned() {
-                self.executors.unsaid.add(lease, (executor, activity), true, now);
+                self.executors.verdicts.add(lease, (executor, activity), true, now);
             }
         }
     }

@@ -1,7 +1,7 @@
-//! Executors that get nothing for a while: because they answered that they are busy, or because of their rate.
+//! Rests of executors: because they reported to be busy, or by their rate limits.
 //!
-//! Invariant: over any time no more is given than the rate allows, and what fits into a tenth of a
-//! second besides: clocks and rounds of a driver are not finer.
+//! Invariant: in any period no more tasks are assigned than the rate allows, plus those of a tenth of a second: clocks
+//! and rounds of a driver are not finer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use legwork_model::rate::Rate;
 use legwork_model::time::Timestamp;
 use legwork_schedule::{ExecutorId, KindId};
 
-/// So much ahead of its rate an executor may be.
+/// How far ahead of its rate an executor may be.
 const AHEAD_MS: f64 = 100.0;
 
-/// Why, and what it is about.
+/// The reason of a rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rest {
     Busy,
@@ -24,13 +24,13 @@ enum Rest {
 pub(crate) struct Rests {
     until: BTreeMap<(ExecutorId, Rest), Timestamp>,
     due: BTreeSet<(Timestamp, ExecutorId, Rest)>,
-    /// When the next would be given if they were given evenly.
+    /// When the next task would be assigned at an even pace.
     next_ms: BTreeMap<(ExecutorId, Rest), f64>,
 }
 
 impl Rests {
-    /// It wants nothing until then.
-    pub(crate) fn be_busy(&mut self, executor: ExecutorId, until: Timestamp) {
+    /// The executor is busy until a moment.
+    pub(crate) fn set_busy(&mut self, executor: ExecutorId, until: Timestamp) {
         self.rest(executor, Rest::Busy, until);
     }
 
@@ -38,8 +38,8 @@ impl Rests {
         self.until.get(&(executor, Rest::Busy)).copied()
     }
 
-    /// It was given a task of a type; rates that hold for it, and for the type.
-    pub(crate) fn gave(
+    /// A task of a type was assigned; the rate limits of the executor, and of the type.
+    pub(crate) fn on_assigned(
         &mut self,
         executor: ExecutorId,
         kind: KindId,
@@ -65,14 +65,14 @@ impl Rests {
         self.due.insert((until, executor, rest));
     }
 
-    /// Whether an executor gets nothing of a type, as of when they were woken last.
+    /// Whether an executor rests for a type, as of the last call of `wake`.
     pub(crate) fn is_resting(&self, executor: ExecutorId, kind: KindId) -> bool {
         let rests = [Rest::Busy, Rest::Rate, Rest::RateOf(kind)];
         !self.until.is_empty()
             && rests.iter().any(|rest| self.until.contains_key(&(executor, *rest)))
     }
 
-    /// Ends the rests that are over; answers of which executors.
+    /// Ends the rests that are over; returns their executors.
     pub(crate) fn wake(&mut self, now: Timestamp) -> Vec<ExecutorId> {
         let mut woken = Vec::new();
         while let Some((until, executor, rest)) = self.due.first().copied()
@@ -89,16 +89,16 @@ impl Rests {
         self.due.first().map(|(until, ..)| *until)
     }
 
-    /// It has other rates from now on.
+    /// The rate limits of an executor have changed.
     pub(crate) fn forget_rates(&mut self, executor: ExecutorId) {
         let busy_until = self.busy_until(executor);
         self.forget(executor);
         if let Some(until) = busy_until {
-            self.be_busy(executor, until);
+            self.set_busy(executor, until);
         }
     }
 
-    /// Nothing is known of it any more.
+    /// Drops everything about an executor.
     pub(crate) fn forget(&mut self, executor: ExecutorId) {
         self.due.retain(|(_, of, _)| *of != executor);
         self.until.retain(|(of, _), _| *of != executor);
@@ -114,14 +114,14 @@ mod tests {
     const MAIL: KindId = KindId(1);
     const SCAN: KindId = KindId(2);
 
-    /// How many are given in so many milliseconds, looked at each of them.
+    /// How many tasks are assigned in `millis` milliseconds.
     fn given(rates: (Option<Rate>, Option<Rate>), millis: i64) -> usize {
         let mut rests = Rests::default();
         let mut given = 0;
         for now in (0..millis).map(Timestamp) {
             rests.wake(now);
             while !rests.is_resting(CRM, MAIL) {
-                rests.gave(CRM, MAIL, rates, now);
+                rests.on_assigned(CRM, MAIL, rates, now);
                 given += 1;
             }
         }
@@ -141,18 +141,18 @@ mod tests {
     #[test]
     fn the_rate_of_a_type_leaves_others_alone_and_being_busy_does_not() {
         let mut rests = Rests::default();
-        rests.gave(CRM, MAIL, (None, Some("1/s".parse().unwrap())), Timestamp(0));
+        rests.on_assigned(CRM, MAIL, (None, Some("1/s".parse().unwrap())), Timestamp(0));
         assert!(rests.is_resting(CRM, MAIL) && !rests.is_resting(CRM, SCAN));
         assert_eq!(rests.busy_until(CRM), None);
-        rests.be_busy(CRM, Timestamp(300));
-        rests.be_busy(CRM, Timestamp(200));
+        rests.set_busy(CRM, Timestamp(300));
+        rests.set_busy(CRM, Timestamp(200));
         assert!(rests.is_resting(CRM, SCAN));
         assert_eq!(
             (rests.next_due(), rests.wake(Timestamp(200))),
             (Some(Timestamp(200)), vec![CRM])
         );
         assert!(!rests.is_resting(CRM, SCAN));
-        rests.be_busy(CRM, Timestamp(900));
+        rests.set_busy(CRM, Timestamp(900));
         rests.forget_rates(CRM);
         assert_eq!((rests.next_due(), rests.is_resting(CRM, MAIL)), (Some(Timestamp(900)), true));
         rests.forget(CRM);

@@ -1,7 +1,7 @@
-//! Workers that ask for jobs of types that executors do as well: told apart by the names they give.
+//! Workers that ask for types that executors do as well, by the names they give.
 //!
-//! Invariant: a worker's number is never an executor's. So many are remembered; of the others, those that
-//! have not asked for longest are forgotten, with all that was learned of them.
+//! Invariant: the number of a worker is never that of an executor. At most `WORKERS_MAX` are remembered; beyond that
+//! the worker that asked least recently is forgotten, with all that was learned of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(super) const WORKERS_MAX: usize = 1_000;
 pub(crate) struct Workers {
     all: BTreeMap<Arc<str>, Known>,
     names: BTreeMap<ExecutorId, Arc<str>>,
-    /// The one that has not asked for longest first.
+    /// Least recent first.
     asked: BTreeMap<u64, Arc<str>>,
     last: u64,
 }
@@ -29,8 +29,12 @@ struct Known {
 }
 
 impl Workers {
-    /// The number of one that asks, from now on if it had none.
-    pub(super) fn ask(&mut self, name: &Arc<str>, reserve: impl FnOnce() -> ExecutorId) -> Number {
+    /// The number of a worker that asks, which is assigned if it has none.
+    pub(super) fn on_poll(
+        &mut self,
+        name: &Arc<str>,
+        reserve: impl FnOnce() -> ExecutorId,
+    ) -> Number {
         self.last += 1;
         let asked = self.last;
         let number = match self.all.get(name) {
@@ -38,7 +42,7 @@ impl Workers {
                 self.asked.remove(&known.asked);
                 Number::Same(known.id)
             }
-            None => self.free_number().map_or_else(|| Number::New(reserve()), Number::Again),
+            None => self.free_number().map_or_else(|| Number::New(reserve()), Number::Reused),
         };
         let id = number.id();
         self.all.insert(name.clone(), Known { id, asked });
@@ -47,7 +51,7 @@ impl Workers {
         number
     }
 
-    /// The number of the one that has not asked for longest, if there are enough.
+    /// The number of the worker that asked least recently, if the limit is reached.
     fn free_number(&mut self) -> Option<ExecutorId> {
         if self.all.len() < WORKERS_MAX {
             return None;
@@ -60,7 +64,7 @@ impl Workers {
         self.names.contains_key(&id)
     }
 
-    /// Those after a name, in the order of their names.
+    /// Workers after a name, by name.
     pub(super) fn after(
         &self,
         name: Option<&str>,
@@ -70,7 +74,7 @@ impl Workers {
     }
 }
 
-/// A worker that asks has a hand free: it begins with what it is given at once.
+/// A worker that asks is free: it begins the job at once.
 pub(super) fn limits() -> Limits {
     Limits { at_once: u32::MAX, ..Limits::default() }
 }
@@ -88,7 +92,7 @@ mod tests {
                 next += 1;
                 ExecutorId(next)
             };
-            workers.ask(&name.into(), reserve)
+            workers.on_poll(&name.into(), reserve)
         };
         assert_eq!(ask("first"), Number::New(ExecutorId(1)));
         assert_eq!(ask("second"), Number::New(ExecutorId(2)));
@@ -96,9 +100,9 @@ mod tests {
             ask(&format!("worker-{number}"));
         }
         assert_eq!(ask("first"), Number::Same(ExecutorId(1)));
-        assert_eq!(ask("another"), Number::Again(ExecutorId(2)));
+        assert_eq!(ask("another"), Number::Reused(ExecutorId(2)));
         assert_eq!(ask("first"), Number::Same(ExecutorId(1)));
-        assert_eq!(ask("second"), Number::Again(ExecutorId(3)));
+        assert_eq!(ask("second"), Number::Reused(ExecutorId(3)));
         assert_eq!((workers.all.len(), workers.names.len()), (WORKERS_MAX, WORKERS_MAX));
         assert_eq!(workers.asked.len(), WORKERS_MAX);
     }

@@ -62,7 +62,7 @@ impl Site {
         let Activate { worker, types, .. } = &activate;
         let mut is_first = false;
         for job in types {
-            is_first |= self.executors.seen.ask(job, worker, now);
+            is_first |= self.executors.recent_workers.on_poll(job, worker, now);
         }
         if is_first {
             self.planning.hurry_revoked(now);
@@ -143,7 +143,7 @@ impl Site {
                 let leased = self.leased(&job);
                 if leased.is_err() {
                     // The result is not accepted, but shows the speed of the worker.
-                    self.executors.worker_did(None, job.lease, now);
+                    self.executors.on_worker_done(None, job.lease, now);
                 }
                 let (key, started) = leased?;
                 let activity = key.activity.clone();
@@ -159,11 +159,11 @@ impl Site {
                     request: None,
                     channel: None,
                 };
-                let gift = self.executors.take_polled(&key, job.lease);
+                let assignment = self.executors.take_from_worker(&key, job.lease);
                 let done = self.command(job.activity.instance, command, now);
                 match &done {
-                    Ok(()) => self.executors.worker_did(gift, job.lease, now),
-                    Err(_) => self.put_back(&key, gift, now),
+                    Ok(()) => self.executors.on_worker_done(assignment, job.lease, now),
+                    Err(_) => self.put_back(&key, assignment, now),
                 }
                 done
             })
@@ -188,7 +188,7 @@ impl Site {
                 let error = bounded(error, "error")?;
                 let by = Performer::Worker(worker.clone());
                 let command = Command::Fail { activity: key.activity.clone(), by, error, retry };
-                let gift = self.executors.take_polled(&key, job.lease);
+                let assignment = self.executors.take_from_worker(&key, job.lease);
                 let done = self.command(job.activity.instance, command, now);
                 if done.is_ok() {
                     self.withdraw_if_suspended(&key);
@@ -196,9 +196,14 @@ impl Site {
                 let is_open = self.jobs.contains(&key);
                 match &done {
                     Ok(()) => {
-                        self.executors.worker_failed((&key, job.lease), gift, is_open, now);
+                        self.executors.on_worker_failed(
+                            (&key, job.lease),
+                            assignment,
+                            is_open,
+                            now,
+                        );
                     }
-                    Err(_) => self.put_back(&key, gift, now),
+                    Err(_) => self.put_back(&key, assignment, now),
                 }
                 done
             })
@@ -256,7 +261,7 @@ impl Site {
 
     fn give_back(&mut self, key: &JobKey, lease: u64) -> Result<(), LeaseError> {
         self.jobs.give_back(key, lease)?;
-        self.executors.worker_returned(key, lease, self.clock.latest);
+        self.executors.on_worker_returned(key, lease, self.clock.latest);
         self.withdraw_if_suspended(key);
         Ok(())
     }
@@ -277,7 +282,7 @@ impl Site {
             self.cases.activity(id).map_err(|_| lease_refusal(LeaseError::NotOpen, id))?;
         let key = JobKey { instance: id.instance, activity };
         // A job given to an executor is reported by that executor.
-        match self.executors.is_called(&key) {
+        match self.executors.is_with_executor(&key) {
             true => Err(lease_refusal(LeaseError::Lost, id)),
             false => Ok(key),
         }

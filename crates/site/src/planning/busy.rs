@@ -147,7 +147,7 @@ impl Site {
             self.wake_planner(now);
         }
         self.executors.expire_holds(now);
-        let changed = self.executors.given.take_changed();
+        let changed = self.executors.assignments.take_changed();
         if changed.is_empty() {
             return;
         }
@@ -171,10 +171,10 @@ impl Site {
     }
 
     fn note_occupied_by(&mut self, id: ExecutorId, resource: &ResourceId, now: Timestamp) {
-        let given = self.executors.given.at(id);
+        let given = self.executors.assignments.at(id);
         let mut others: Vec<(TaskId, Work)> = given
             .iter()
-            .map(|(key, gift)| (task_of_job(key), Work(gift.takes_ms)))
+            .map(|(key, assignment)| (task_of_job(key), Work(assignment.takes_ms)))
             .filter(|(task, _)| {
                 let own = self.planning.planner.reservation(*task);
                 own.is_none_or(|own| own.by != *resource)

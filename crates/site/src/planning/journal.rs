@@ -63,7 +63,7 @@ impl Site {
             if let ResourceId::Workers(job) = &by {
                 // They ask again soon.
                 let hands = reserved.lane as usize + 1;
-                self.executors.seen.expect(job, hands, now + SEEN_FOR);
+                self.executors.recent_workers.expect(job, hands, now + SEEN_FOR);
             }
             self.prepare(&by, now);
             if !self.planning.planner.has(&by) {
@@ -120,7 +120,7 @@ impl Site {
         let events: Vec<PlanEvent> = changes.iter().filter_map(event).collect();
         for change in &changes {
             if let Change::Ended(id) = change {
-                self.executors.given.touch(id.instance);
+                self.executors.assignments.touch(id.instance);
                 if self.cases.instances.get(id.instance).is_none() {
                     self.planning.word.forget(*id);
                 }

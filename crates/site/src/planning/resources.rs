@@ -137,7 +137,7 @@ impl Site {
     /// and no fewer than work on what they have promised.
     pub(super) fn hands_for(&self, job: &Arc<str>, now: Timestamp) -> usize {
         let begun = self.planning.planner.begun(&ResourceId::Workers(job.clone()));
-        self.executors.seen.count(job, now).max(begun).min(WORKERS_MAX)
+        self.executors.recent_workers.count(job, now).max(begun).min(WORKERS_MAX)
     }
 
     /// Workers come and go: their plans have as many hands as there are workers, and what nobody asks for any more is lost.

@@ -153,7 +153,7 @@ impl Site {
         }
         let held = planner.hold(task, (asker, attempt), now + hold);
         // An executor that works on it already does so all the same.
-        self.executors.given.touch(task.id.instance);
+        self.executors.assignments.touch(task.id.instance);
         if asker != self.cluster.server_here() {
             self.planning.watch.askers.insert(asker);
         }

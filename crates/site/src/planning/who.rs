@@ -236,7 +236,7 @@ impl Site {
         if self.executors.registered_for(job).next().is_some() {
             return self.executors_doing(job).map(Candidate::at_any_time).collect();
         }
-        let is_seen = self.executors.seen.count(job, self.clock.latest) > 0;
+        let is_seen = self.executors.recent_workers.count(job, self.clock.latest) > 0;
         let workers = is_seen.then(|| ResourceId::Workers(job.clone()));
         workers.map(Candidate::at_any_time).into_iter().collect()
     }

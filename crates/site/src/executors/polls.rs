@@ -1,7 +1,6 @@
-//! Workers that wait for jobs while some are given out.
+//! Workers that wait for jobs during a dispatch.
 //!
-//! Invariant: each request is answered once, with all that its worker was given in one go, and with no more
-//! than it asked for.
+//! Invariant: each request is answered once, with all jobs of one dispatch, and with no more jobs than it asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,9 +12,9 @@ use crate::answer::Job;
 use crate::input::RequestId;
 
 #[derive(Debug, Default)]
-pub(super) struct Asking {
+pub(super) struct OpenPolls {
     polls: BTreeMap<RequestId, Poll>,
-    /// Those that take more of a type, oldest first.
+    /// Requests that accept more jobs of a type, oldest first.
     open: BTreeMap<Arc<str>, BTreeSet<RequestId>>,
 }
 
@@ -29,8 +28,8 @@ pub(super) struct Poll {
     pub(super) jobs: Vec<Job>,
 }
 
-impl Asking {
-    /// One more asks, for jobs of these types.
+impl OpenPolls {
+    /// Adds a request for jobs of these types.
     pub(super) fn add<'t>(
         &mut self,
         id: RequestId,
@@ -43,7 +42,7 @@ impl Asking {
         self.polls.insert(id, poll);
     }
 
-    /// How many jobs all of them want.
+    /// How many jobs all requests accept.
     pub(super) fn room(&self) -> usize {
         self.polls.values().map(|poll| poll.max - poll.jobs.len()).sum()
     }
@@ -60,7 +59,7 @@ impl Asking {
         numbers
     }
 
-    /// The oldest request for jobs of a type: of any worker, or of one.
+    /// The oldest request for jobs of a type, of any worker or of one.
     pub(super) fn first(
         &self,
         job: &str,
@@ -85,7 +84,7 @@ impl Asking {
         }
     }
 
-    /// Those that were given something.
+    /// The requests that were given jobs.
     pub(super) fn served(self) -> impl Iterator<Item = (RequestId, Vec<Job>)> {
         let polls = self.polls.into_iter().map(|(id, poll)| (id, poll.jobs));
         polls.filter(|(_, jobs)| !jobs.is_empty())

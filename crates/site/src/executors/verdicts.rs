@@ -1,7 +1,7 @@
-//! Verdicts that executors have not confirmed: said again until they have.
+//! Verdicts, resent with back-off until the executor confirms.
 //!
-//! Invariant: an ACK that is not confirmed is here again after a restart, since the history has its
-//! result. A NACK is not: an executor that hears no verdict sends its result again, and gets it.
+//! Invariant: an unconfirmed ACK is here again after a restart, since its result is in the history. A NACK is not: an
+//! executor that receives no verdict resends its result, and gets one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use crate::retries::{Backoff, Retries};
 
 /// Back-off before a verdict is resent.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
-/// How often a NACK is sent: an executor that did not receive it asks by itself.
+/// How often a NACK is sent. An executor that received none of them asks by itself.
 const NACKS: u32 = 5;
 
 #[derive(Debug)]
-pub(crate) struct Unsaid {
-    /// By the lease of the assignment that it is about.
+pub(crate) struct Verdicts {
+    /// By the lease of the assignment.
     all: Retries<u64, Verdict>,
-    /// How many there are of an instance.
+    /// Number of verdicts by instance.
     instances: BTreeMap<InstanceId, u32>,
-    /// How many an executor is to be told.
+    /// Number of verdicts by executor.
     executors: BTreeMap<Arc<str>, usize>,
 }
 
-/// What an executor is to be told of a result.
+/// The verdict about a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) executor: Arc<str>,
@@ -35,14 +35,14 @@ pub(crate) struct Verdict {
     pub(crate) counts: bool,
 }
 
-impl Default for Unsaid {
+impl Default for Verdicts {
     fn default() -> Self {
         let (instances, executors) = (BTreeMap::new(), BTreeMap::new());
         Self { all: Retries::new(BACKOFF), instances, executors }
     }
 }
 
-impl Unsaid {
+impl Verdicts {
     pub(crate) fn concerns(&self, instance: InstanceId) -> bool {
         self.instances.contains_key(&instance)
     }
@@ -51,7 +51,7 @@ impl Unsaid {
         self.all.next_due()
     }
 
-    /// To be said now, and again until it is confirmed.
+    /// Queues a verdict, due now.
     pub(crate) fn add(
         &mut self,
         lease: u64,
@@ -65,8 +65,8 @@ impl Unsaid {
         self.all.insert(lease, Verdict { executor, activity, counts }, now);
     }
 
-    /// The next one that is to be said, and its lease.
-    pub(crate) fn say_next(&mut self, now: Timestamp) -> Option<(u64, Verdict)> {
+    /// The next verdict that is due, with its lease.
+    pub(crate) fn resend_next(&mut self, now: Timestamp) -> Option<(u64, Verdict)> {
         let (lease, verdict) = self.all.attempt_next(now)?;
         let verdict = verdict.clone();
         if !verdict.counts && self.all.attempts(&lease) >= NACKS {
@@ -75,7 +75,7 @@ impl Unsaid {
         Some((lease, verdict))
     }
 
-    /// The executor has confirmed, or need not be told any more.
+    /// Removes a verdict, since it was confirmed or need not be sent any more.
     pub(crate) fn confirmed(&mut self, lease: u64) -> Option<Verdict> {
         let verdict = self.all.remove(&lease)?;
         let instance = verdict.activity.instance;
@@ -94,7 +94,7 @@ impl Unsaid {
         Some(verdict)
     }
 
-    /// How many an executor is to be told.
+    /// Number of unconfirmed verdicts of an executor.
     pub(crate) fn count(&self, executor: &str) -> usize {
         self.executors.get(executor).copied().unwrap_or(0)
     }
@@ -106,28 +106,28 @@ mod tests {
 
     #[test]
     fn a_verdict_is_said_again_with_growing_pauses_until_it_is_confirmed() {
-        let mut unsaid = Unsaid::default();
+        let mut verdicts = Verdicts::default();
         let activity = ActivityId {
             instance: InstanceId(5),
             step: "pay".into(),
             iteration: Default::default(),
         };
-        unsaid.add(7, ("crm".into(), activity.clone()), true, Timestamp(0));
+        verdicts.add(7, ("crm".into(), activity.clone()), true, Timestamp(0));
         let mut moments = Vec::new();
         for _ in 0..7 {
-            let due = unsaid.next_due().unwrap();
+            let due = verdicts.next_due().unwrap();
             moments.push(due.0);
-            assert_eq!(unsaid.say_next(due).unwrap().0, 7);
-            assert!(unsaid.say_next(due).is_none());
+            assert_eq!(verdicts.resend_next(due).unwrap().0, 7);
+            assert!(verdicts.resend_next(due).is_none());
         }
         assert_eq!(moments, [0, 2_000, 6_000, 14_000, 30_000, 62_000, 122_000]);
-        assert!(unsaid.concerns(InstanceId(5)));
-        assert_eq!((unsaid.count("crm"), unsaid.count("erp")), (1, 0));
-        assert_eq!(unsaid.confirmed(7).map(|verdict| verdict.counts), Some(true));
-        assert_eq!((unsaid.confirmed(7), unsaid.next_due()), (None, None));
-        assert!(!unsaid.concerns(InstanceId(5)));
-        unsaid.add(8, ("crm".into(), activity), false, Timestamp(0));
-        let said = std::iter::from_fn(|| unsaid.say_next(unsaid.next_due()?)).count();
-        assert_eq!((said, unsaid.count("crm")), (5, 0), "whoever missed a NACK asks");
+        assert!(verdicts.concerns(InstanceId(5)));
+        assert_eq!((verdicts.count("crm"), verdicts.count("erp")), (1, 0));
+        assert_eq!(verdicts.confirmed(7).map(|verdict| verdict.counts), Some(true));
+        assert_eq!((verdicts.confirmed(7), verdicts.next_due()), (None, None));
+        assert!(!verdicts.concerns(InstanceId(5)));
+        verdicts.add(8, ("crm".into(), activity), false, Timestamp(0));
+        let said = std::iter::from_fn(|| verdicts.resend_next(verdicts.next_due()?)).count();
+        assert_eq!((said, verdicts.count("crm")), (5, 0), "whoever missed a NACK asks");
     }
 }

@@ -1,10 +1,10 @@
-//! Which executor is expected to do what waits, so that tasks wait for the right one.
+//! The plan of the backlog: which executor is expected to do which share of the waiting tasks.
 //!
-//! Where a policy plans ahead, an executor is given what it needs to go on and no more; the rest waits in the backlog,
-//! in its turns. Invariant: the plan is made again when an executor rests, is back, registers or is presumed dead, and once a
-//! second while anything is given out; an executor that gets room and has no share of the backlog is compared with those that
-//! have one. So no task waits for an executor that is presumed dead, nor longer than another one would take. While
-//! nothing is given out every executor has a free hand, so something of each type is given out, at the latest when a rest ends.
+//! Under a policy that plans ahead an executor is given only what it needs to stay busy; the rest waits in the backlog.
+//! Invariant: the plan is made again when an executor rests, returns, registers or is presumed dead, and once a second
+//! while any task is assigned. A free executor without a share of the backlog is compared with those that have one. So
+//! no task waits for an executor that is presumed dead, nor longer than another one would take. While no task is
+//! assigned every executor is idle, so some task of each type is dispatched, at the latest when a rest ends.
 
 use legwork_model::time::Timestamp;
 use legwork_schedule::{Candidate, ExecutorId, KindId, Task, Waiting};
@@ -13,17 +13,17 @@ use super::Executors;
 use crate::jobs::Jobs;
 
 impl Executors {
-    /// The plan of the backlog is made again when tasks are given out next.
-    pub(crate) fn reconsider(&mut self) {
+    /// The plan of the backlog is made again at the next dispatch.
+    pub(crate) fn invalidate_plan(&mut self) {
         self.full.clear();
-        self.is_plan_old = true;
+        self.is_plan_outdated = true;
     }
 
-    /// Brings the plan in line with what waits. `free` are executors that have become free since the last call.
+    /// Updates the plan. `free` are executors that have got room since the last call.
     pub(super) fn plan_ahead(&mut self, jobs: &Jobs, free: &[ExecutorId], now: Timestamp) {
-        if self.is_plan_old {
-            self.is_plan_old = false;
-            // Shares go to others than before, and some of those have room.
+        if self.is_plan_outdated {
+            self.is_plan_outdated = false;
+            // Shares move to other executors, and some of those have room.
             self.full.clear();
             let waiting: Vec<_> = self.planned(jobs).collect();
             let waiting: Vec<_> = waiting
@@ -41,7 +41,7 @@ impl Executors {
         }
     }
 
-    /// Takes down what has come since, and what is gone.
+    /// Adds new tasks to the plan, and removes those that are gone.
     fn follow(&mut self, jobs: &Jobs, now: Timestamp) {
         for (kind, waiting) in self.planned(jobs).collect::<Vec<_>>() {
             if self.plan.lacks(kind, waiting) {
@@ -81,7 +81,7 @@ impl Executors {
         })
     }
 
-    /// Those that may do a type now or later.
+    /// The executors that can do a type now or later.
     fn expected(&self, kind: KindId) -> Vec<Candidate> {
         let offering = self.registry.offering(kind).iter().copied();
         let all = offering.filter(|id| self.rests.busy_until(*id).is_none());
@@ -94,8 +94,8 @@ impl Executors {
         Candidate { apart_ms: apart.fold(0.0, f64::max), ..self.distances.candidate(id, 0.0) }
     }
 
-    /// Keeps the executors that have a share of the backlog of this type, and those due for a half-open probe; while some
-    /// of it is in no share, also those with a free hand. Keeps all if no executor with a share may take the task.
+    /// Keeps the executors that have a share of the backlog of this type, and those due for a half-open probe; while
+    /// some of it is in no share, also idle ones. Keeps all if no executor with a share may take the task.
     pub(super) fn retain_planned(
         &self,
         kind: KindId,

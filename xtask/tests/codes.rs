@@ -99,12 +99,12 @@ const LIMITS: [(&str, &str, &str); 65] = [
     ),
     (
         "candidates for one step | the first 256 by name",
-        "crates/site/src/planning/who.rs",
+        "crates/site/src/planning/candidates.rs",
         "WHO_MAX: usize = 256;",
     ),
     (
         "absences in which one substitute is considered for one step | 8",
-        "crates/site/src/planning/who.rs",
+        "crates/site/src/planning/candidates.rs",
         "TIMES_MAX: usize = 8;",
     ),
     ("body of a request | 1 MiB", CONFIG, "body_bytes_max: 1 << 20,"),

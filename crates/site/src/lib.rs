@@ -236,7 +236,7 @@ impl Site {
 
     fn cancelled(&mut self, id: RequestId, now: Timestamp) {
         drop(self.waiting.take(id));
-        self.drop_route(id, now);
+        self.cancel_start(id, now);
         self.cluster.drop_held(id);
         self.cases.drop_key_start(id);
     }
@@ -299,7 +299,7 @@ impl Site {
 
     fn answer(&mut self, id: RequestId, answer: Result<Answer, Refusal>) {
         if answer.is_err() {
-            self.give_granted_up(id);
+            self.expire_granted(id);
         }
         self.out.push(Output::Answer { id, answer });
     }

@@ -97,8 +97,8 @@ impl Site {
             StreamKind::Instance(id) => {
                 self.work.recovering = true;
                 if self.take_in(id, &stream, true, Timestamp::default()) {
-                    self.expect_promises(id);
-                    self.recall_deadline(id);
+                    self.recover_promises(id);
+                    self.recover_deadline(id);
                 } else {
                     self.cases.unread.insert(id);
                 }
@@ -182,8 +182,8 @@ impl Site {
             return;
         }
         if was_unread {
-            self.expect_promises(id);
-            self.recall_deadline(id);
+            self.recover_promises(id);
+            self.recover_deadline(id);
         }
         self.cases.deadline_loaded(id);
         for held in self.cases.loading.remove(&id.into()).unwrap_or_default() {

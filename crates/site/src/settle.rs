@@ -127,7 +127,7 @@ impl Site {
         self.clock.grace_until = until;
         self.jobs.prolong(by);
         self.executors.grant_grace(by, until);
-        self.planning.listen_to_planners(until);
+        self.planning.grant_grace(until);
         self.cluster.restart_watch(now);
     }
 

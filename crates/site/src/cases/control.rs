@@ -72,8 +72,8 @@ impl Site {
         if may_start.is_ok() && self.is_locked() {
             return self.hold_start(Held { id, caller, request: Request::Start(start) });
         }
-        if may_start.is_ok() && self.planning.seeks_promise(&start) {
-            return self.seek_promise(id, caller, start, now);
+        if may_start.is_ok() && self.planning.needs_admission(&start) {
+            return self.start_admission(id, caller, start, now);
         }
         let started = may_start.and_then(|()| self.start_now(&caller, &start, now));
         match started {
@@ -117,7 +117,7 @@ impl Site {
             deadline: start.deadline.as_ref().and_then(|wish| wish.found.clone()),
         };
         self.create(id, &schema, created, now)?;
-        self.promise_taken_up(id, now);
+        self.on_promised_start(id, now);
         Ok(())
     }
 

@@ -91,7 +91,7 @@ impl Site {
             }
             // An admission search for the same key is under way and has reserved time: a second one would compete with
             // it.
-            Ok(None) if self.planning.is_sought(stream) && !is_search_done(&start) => {
+            Ok(None) if self.planning.is_in_admission(stream) && !is_search_done(&start) => {
                 self.planning
                     .wait_for_search(stream, Held { id, caller, request: Request::Start(start) });
                 Ok(None)
@@ -101,9 +101,9 @@ impl Site {
                 self.load(stream, Held { id, caller, request: Request::Start(start) });
                 Ok(None)
             }
-            Ok(None) if self.planning.seeks_promise(&start) => {
+            Ok(None) if self.planning.needs_admission(&start) => {
                 self.cluster.require_placed_now(start.instance)?;
-                self.seek_promise(id, caller, start, now);
+                self.start_admission(id, caller, start, now);
                 Ok(None)
             }
             Ok(None) => {

@@ -21,7 +21,7 @@ use crate::cases::Page;
 use crate::cases::step::{broken, no_instance};
 use crate::catalog::Catalog;
 use crate::cluster::seat::Seat;
-use crate::planning::{deadline_told, is_by_workers};
+use crate::planning::{describe_deadline, is_by_workers};
 use crate::refusal::Refusal;
 
 /// The most bytes of records on a page of a history, unless a single record has more.
@@ -361,7 +361,7 @@ fn entry(schema: &Schema, names: Names<'_>, event: &Event, at: Timestamp) -> His
         }
         Event::Replanned(plan) => replanned(schema, plan, at),
         Event::DeadlinePassed { at: due, then } => HistoryEntry {
-            detail: Some(deadline_told(*due, *then)),
+            detail: Some(describe_deadline(*due, *then)),
             ..blank("deadline_passed", None, &system)
         },
         Event::Decided { activity, code } => HistoryEntry {

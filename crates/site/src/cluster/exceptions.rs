@@ -75,7 +75,7 @@ impl Site {
     /// An instance is over here and is removed from memory.
     pub(crate) fn forget_over(&mut self, id: InstanceId) {
         self.cases.instances.remove(id);
-        self.planning.planning_over(id);
+        self.planning.forget_ended(id);
         if self.cluster.endings.open.remove(&id) {
             self.cluster.endings.over.insert(id);
         }

@@ -194,7 +194,7 @@ impl Site {
             };
         }
         self.work.on_link(to, is_up, now);
-        self.planner_link(to, is_up, now);
+        self.on_planner_link(to, is_up, now);
         if !is_up {
             self.migration.outbox.down.insert(to);
         } else {

@@ -1,9 +1,9 @@
-//! One admission: a search for a deadline, and the questions to planners that it waits for.
+//! One admission: the search for a promise, and the questions to planners it waits for.
 //!
-//! Planners at other servers answer later, or never; what is planned here is answered at once. Where several planners
-//! have candidates for a step, all say first when it could be done, and the one that is first is asked to hold it.
+//! Planners at other servers answer later, or never; the planner here answers at once. If several planners have
+//! candidates for a step, all bid the time at which the step could be done, and the best bidder is asked to hold it.
 //!
-//! Invariant: an admission waits for at most one question, and every question ends: by its answers, or by giving up.
+//! Invariant: an admission waits for at most one question, and every question ends, by its answers or by a timeout.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,22 +20,22 @@ use super::starts::Starting;
 use crate::Site;
 use crate::planning::Planning;
 
-/// How soon a question is asked again, and when nobody expects an answer any more.
-const AGAIN: Duration = Duration::from_millis(500);
-const GIVEN_UP: Duration = Duration::from_secs(3);
-/// How long a reservation is held for an admission that goes on.
-const HELD: Duration = Duration::from_secs(30);
-/// How often everything is tried again because a reservation was lost on the way.
-const ANEW_MAX: u32 = 3;
+/// Pause before a question is resent, and before a missing answer is given up.
+const RESEND_AFTER: Duration = Duration::from_millis(500);
+const GIVE_UP_AFTER: Duration = Duration::from_secs(3);
+/// How long a reservation is held while the admission continues.
+const HOLD_FOR: Duration = Duration::from_secs(30);
+/// How often the search is restarted because a reservation was lost.
+const RESTARTS_MAX: u32 = 3;
 
-/// A step that is to be promised.
+/// A step that has to be promised.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     pub(super) node: NodeId,
     pub(super) iteration: Iteration,
     pub(super) name: Arc<str>,
     pub(super) cost: Work,
-    /// The step goes where its executor is.
+    /// The step is done at the home of its executor.
     pub(super) is_anywhere: bool,
 }
 
@@ -44,18 +44,18 @@ impl Wanted {
         (self.node.0, self.iteration.number()) == (task.step, task.round)
     }
 
-    /// What is planned for it so far.
+    /// The plan of this step in a deadline.
     pub(super) fn leg<'d>(&self, deadline: &'d Deadline) -> Option<&'d Leg> {
         let round = self.iteration.number();
         deadline.legs.iter().find(|leg| (leg.node, leg.round) == (self.node, round))
     }
 }
 
-/// What an admission is for.
+/// The purpose of an admission.
 #[derive(Debug)]
 pub(super) enum Purpose {
     Start(Box<Starting>),
-    /// A running case is planned otherwise, for this reason: one step, or all that are left.
+    /// Replans a running case for this reason: one step, or all remaining ones.
     Running {
         reason: String,
         is_one: bool,
@@ -72,14 +72,14 @@ pub(super) struct Admission {
     pub(super) offer: Option<Offer>,
     pub(super) after_fault: bool,
     pub(super) purpose: Purpose,
-    /// Why it cannot be promised, if that is not for want of time.
+    /// Why the deadline cannot be promised, if not for lack of time.
     pub(super) reason: Option<String>,
-    /// Under which numbers steps are held, and by whom, when they can.
+    /// For each held step: the number of its question, and the candidate with its times.
     attempts: BTreeMap<TaskId, (u64, Candidate)>,
     question: Option<Question>,
     confirming: Option<Confirming>,
     is_confirmed: bool,
-    anew: u32,
+    restarts: u32,
 }
 
 /// A step that planners are asked about.
@@ -92,32 +92,32 @@ struct Question {
     attempt: u64,
     is_probe: bool,
     bids: Bids,
-    /// Who is asked to hold it.
+    /// The planner that is asked to hold the step.
     at: Option<ServerId>,
     since: Timestamp,
-    again: Timestamp,
+    resend_at: Timestamp,
 }
 
-/// Planners that have not confirmed reservations yet.
+/// Planners that have not confirmed their reservations yet.
 #[derive(Debug)]
 struct Confirming {
     open: BTreeMap<ServerId, Vec<Attempt>>,
     since: Timestamp,
-    again: Timestamp,
+    resend_at: Timestamp,
 }
 
-/// What came of an admission.
+/// The result of an admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Promised,
     Refused { earliest: Option<Timestamp> },
 }
 
-/// What a planner answers to a question.
+/// A planner's answer to a question.
 #[derive(Debug, Default)]
 pub(super) struct Answered {
     pub(super) grant: Option<Grant>,
-    /// When it could be done, and how much its performer has to do.
+    /// When the step could be done, and the load of its performer.
     pub(super) earliest: Option<Timestamp>,
     pub(super) load: Work,
 }
@@ -144,7 +144,7 @@ impl Admission {
             question: None,
             confirming: None,
             is_confirmed: false,
-            anew: 0,
+            restarts: 0,
         }
     }
 
@@ -153,7 +153,7 @@ impl Admission {
         TaskId { instance: id, step: node.0, round: iteration.number() }
     }
 
-    /// Everything that is held, and where.
+    /// All reservations held, with their planners.
     pub(super) fn held(&self) -> Vec<(ServerId, Attempt)> {
         let held = self.search.held().iter();
         held.map(|(at, grant)| (*at, self.attempt(grant.task))).collect()
@@ -164,7 +164,7 @@ impl Admission {
         Attempt { task, attempt }
     }
 
-    /// Whether what is found is only told, and stays an offer.
+    /// Whether the result is only shown, and stays an offer.
     fn only_asks(&self) -> bool {
         match &self.purpose {
             Purpose::Start(starting) => starting.only_asks(),
@@ -172,28 +172,28 @@ impl Admission {
         }
     }
 
-    /// When something is asked again.
+    /// When a question is resent.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
-        let question = self.question.as_ref().map(|question| question.again);
-        question.or(self.confirming.as_ref().map(|confirming| confirming.again))
+        let question = self.question.as_ref().map(|question| question.resend_at);
+        question.or(self.confirming.as_ref().map(|confirming| confirming.resend_at))
     }
 
-    /// A reservation is taken back; answers whether it is of a step that is sought.
-    pub(super) fn taken_back(&mut self, task: Attempt) -> bool {
+    /// A reservation was revoked. Returns whether its step belongs to this admission.
+    pub(super) fn lose_reservation(&mut self, task: Attempt) -> bool {
         if self.attempt(task.task) == task {
             self.search.lost();
             (self.question, self.confirming) = (None, None);
-            self.anew += 1;
+            self.restarts += 1;
         }
         self.wanted.iter().any(|wanted| wanted.is(task.task))
     }
 
-    /// A planner says when a step could be done.
-    fn bid(&mut self, from: ServerId, answer: &Answered) {
+    /// A planner bids the time at which a step could be done.
+    fn on_bid(&mut self, from: ServerId, answer: &Answered) {
         let Some(question) = &mut self.question else { return };
         let in_time = |end: &Timestamp| question.task.due.is_none_or(|due| *end <= due);
         let end = answer.earliest.filter(in_time);
-        // Of offers the last one that is in time.
+        // Of several offers the latest one in time is accepted.
         let is_accepting = is_accepting(question.task.how);
         let end = end.map(|end| if is_accepting { Timestamp(-end.0) } else { end });
         question.bids.on_bid(from, end.map(|end| (end, answer.load)));
@@ -208,8 +208,8 @@ impl Admission {
         self.choose();
     }
 
-    /// Who is asked to hold a step: who could do it first; of steps that may be done anywhere the place of those before them, if
-    /// that is as early.
+    /// Asks the best bidder to hold the step: the one that could do it first. For a step without a fixed place it is
+    /// the place of the step before, if that is as early.
     fn choose(&mut self) {
         let Some(question) = &mut self.question else { return };
         let wanted = &self.wanted;
@@ -227,8 +227,8 @@ impl Admission {
         }
     }
 
-    /// A planner holds a step, or does not.
-    fn answered(&mut self, from: ServerId, answer: Answered) {
+    /// A planner holds a step, or refuses.
+    fn on_hold_answer(&mut self, from: ServerId, answer: Answered) {
         let Some(question) = &mut self.question else { return };
         match answer.grant {
             Some(grant) => {
@@ -253,7 +253,7 @@ fn is_accepting(how: How) -> bool {
 }
 
 impl Planning {
-    /// Numbers of questions are higher than all before, also than those from before a restart.
+    /// A number for a question, higher than all before, including those from before a restart.
     pub(super) fn next_attempt(&mut self, now: Timestamp) -> u64 {
         self.attempt = (self.attempt + 1).max(now.0.unsigned_abs());
         self.attempt
@@ -261,8 +261,8 @@ impl Planning {
 }
 
 impl Site {
-    /// Goes on with an admission as far as answers are there.
-    pub(super) fn go_on_with(&mut self, id: InstanceId, now: Timestamp) {
+    /// Continues an admission as far as answers have arrived.
+    pub(super) fn continue_admission(&mut self, id: InstanceId, now: Timestamp) {
         let Some(mut admission) = self.planning.admissions.remove(&id) else { return };
         match self.advance(id, &mut admission, now) {
             None => drop(self.planning.admissions.insert(id, admission)),
@@ -297,8 +297,8 @@ impl Site {
                 }
                 let attempt = question.attempt;
                 let (task, hold) = self.question_for(admission, asked)?;
-                let answer = self.serve_ask(asked, &task, attempt, hold, now);
-                admission.answered(asked, answer);
+                let answer = self.on_ask(asked, &task, attempt, hold, now);
+                admission.on_hold_answer(asked, answer);
                 self.ask_chosen(admission);
                 continue;
             }
@@ -312,7 +312,7 @@ impl Site {
                 Next::Probe { step, release } => {
                     self.ask_for_step(id, admission, (step, release, None), None, now);
                 }
-                Next::Begin if admission.anew > ANEW_MAX => {
+                Next::Begin if admission.restarts > RESTARTS_MAX => {
                     return Some(Outcome::Refused { earliest: None });
                 }
                 Next::Begin => {
@@ -332,7 +332,7 @@ impl Site {
         }
     }
 
-    /// Asks the planners of those who can do a step.
+    /// Asks the planners of all candidates about a step.
     fn ask_for_step(
         &mut self,
         id: InstanceId,
@@ -343,7 +343,7 @@ impl Site {
     ) {
         let task = admission.task_id(id, step);
         let is_accepting = how.is_some_and(is_accepting);
-        // What is held already is only held otherwise.
+        // A step that is already held keeps its performer.
         let again = admission.search.held().iter().find(|(_, grant)| grant.task == task);
         let again = again.and_then(|(at, grant)| {
             let (_, own) = admission.attempts.get(&grant.task)?;
@@ -353,7 +353,7 @@ impl Site {
             Some(again) => BTreeMap::from([again]),
             None => match self.candidates(id, admission, step, release) {
                 Ok(planners) => planners,
-                // Who is to do it is not known yet, but a planner may hold an offer for it.
+                // The candidates are not known yet, but a planner may hold an offer for the step.
                 Err(_) if is_accepting => self.all_planners(),
                 Err(reason) => {
                     admission.reason = Some(reason);
@@ -389,13 +389,13 @@ impl Site {
             bids: Bids::new(open),
             at: alone,
             since: now,
-            again: now + AGAIN,
+            resend_at: now + RESEND_AFTER,
         });
         self.ask_all(admission, now);
         self.ask_chosen(admission);
     }
 
-    /// Asks all planners when they could do a step; what is planned here is answered at once.
+    /// Asks all planners when they could do a step; the planner here answers at once.
     fn ask_all(&mut self, admission: &mut Admission, now: Timestamp) {
         let Some(question) = &admission.question else { return };
         let here = self.cluster.server_here();
@@ -404,29 +404,32 @@ impl Site {
         let attempt = question.attempt;
         for at in open.iter().copied().filter(|at| *at != here) {
             if let Some((task, _)) = self.question_for(admission, at) {
-                self.say(at, Reserving::Ask { task: Box::new(task), attempt, hold_ms: None });
+                self.send_reserving(
+                    at,
+                    Reserving::Ask { task: Box::new(task), attempt, hold_ms: None },
+                );
             }
         }
         if open.contains(&here)
             && let Some((task, _)) = self.question_for(admission, here)
         {
-            let answer = self.serve_ask(here, &task, attempt, None, now);
-            admission.bid(here, &answer);
+            let answer = self.on_ask(here, &task, attempt, None, now);
+            admission.on_bid(here, &answer);
         }
     }
 
-    /// Asks the planner that was chosen to hold a step, if it is another server.
+    /// Asks the chosen planner to hold a step, if it is another server.
     fn ask_chosen(&mut self, admission: &Admission) {
         let Some(question) = &admission.question else { return };
         let Some(at) = question.at.filter(|at| *at != self.cluster.server_here()) else { return };
         if let Some((task, hold)) = self.question_for(admission, at) {
             let hold_ms = hold.map(|hold| hold.as_millis() as u64);
             let attempt = question.attempt;
-            self.say(at, Reserving::Ask { task: Box::new(task), attempt, hold_ms });
+            self.send_reserving(at, Reserving::Ask { task: Box::new(task), attempt, hold_ms });
         }
     }
 
-    /// The question as one planner gets it: with its own candidates.
+    /// The question to one planner, with its own candidates.
     fn question_for(
         &self,
         admission: &Admission,
@@ -434,10 +437,10 @@ impl Site {
     ) -> Option<(Task, Option<Duration>)> {
         let Question { task, planners, .. } = admission.question.as_ref()?;
         let who = planners.get(&at)?.clone();
-        Some((Task { who, ..task.clone() }, Some(HELD)))
+        Some((Task { who, ..task.clone() }, Some(HOLD_FOR)))
     }
 
-    /// All steps are held in time: the reservations become firm.
+    /// All steps are held in time: makes the reservations firm.
     fn confirm_all(&mut self, admission: &mut Admission, now: Timestamp) {
         let mut open: BTreeMap<ServerId, Vec<Attempt>> = BTreeMap::new();
         for (at, attempt) in admission.held() {
@@ -445,23 +448,24 @@ impl Site {
         }
         let here = self.cluster.server_here();
         if let Some(own) = open.remove(&here)
-            && !self.serve_confirm(here, &own, now).1.is_empty()
+            && !self.on_confirm(here, &own, now).1.is_empty()
         {
             admission.search.lost();
-            admission.anew += 1;
+            admission.restarts += 1;
             return;
         }
         admission.is_confirmed = open.is_empty();
         for (at, tasks) in &open {
-            self.say(*at, Reserving::Confirm { tasks: tasks.clone() });
+            self.send_reserving(*at, Reserving::Confirm { tasks: tasks.clone() });
         }
         if !open.is_empty() {
-            admission.confirming = Some(Confirming { open, since: now, again: now + AGAIN });
+            admission.confirming =
+                Some(Confirming { open, since: now, resend_at: now + RESEND_AFTER });
         }
     }
 
-    /// A planner answers about a step.
-    pub(super) fn hear_answer(
+    /// A planner answers a question.
+    pub(super) fn on_answer(
         &mut self,
         from: ServerId,
         (task, attempt): (TaskId, u64),
@@ -473,32 +477,32 @@ impl Site {
         let is_it = question.is_some_and(|it| it.attempt == attempt && it.task.id == task);
         let is_hold = is_it && question.is_some_and(|it| it.at == Some(from));
         if !is_hold && answer.grant.is_some() {
-            // The same answer twice, or it was given up meanwhile.
+            // A duplicate, or an answer to a question that was given up.
             let attempt = Attempt { task, attempt };
             let admission = self.planning.admissions.get(&id);
             let is_held = admission.is_some_and(|it| it.attempt(task) == attempt)
-                || self.planning.is_told(id)
+                || self.planning.is_offered_or_granted(id)
                 || self.is_planned_at(task, from);
             if !is_held {
-                self.say(from, Reserving::Release { tasks: vec![attempt] });
+                self.send_reserving(from, Reserving::Release { tasks: vec![attempt] });
             }
             return;
         }
         let Some(mut admission) = self.planning.admissions.remove(&id) else { return };
         if is_hold {
-            admission.answered(from, answer);
+            admission.on_hold_answer(from, answer);
         } else if is_it {
-            admission.bid(from, &answer);
+            admission.on_bid(from, &answer);
         }
         if is_it {
             self.ask_chosen(&admission);
         }
         self.planning.admissions.insert(id, admission);
-        self.go_on_with(id, now);
+        self.continue_admission(id, now);
     }
 
     /// A planner has made reservations firm, or lost them.
-    pub(super) fn hear_confirmed(
+    pub(super) fn on_confirmed(
         &mut self,
         from: ServerId,
         tasks: &[Attempt],
@@ -512,7 +516,7 @@ impl Site {
             let Some(confirming) = &mut admission.confirming else { continue };
             let Some(open) = confirming.open.get_mut(&from) else { continue };
             if open.iter().any(|own| lost.contains(own)) {
-                (admission.confirming, admission.anew) = (None, admission.anew + 1);
+                (admission.confirming, admission.restarts) = (None, admission.restarts + 1);
                 admission.search.lost();
             } else {
                 open.retain(|own| !tasks.contains(own));
@@ -521,37 +525,37 @@ impl Site {
                     (admission.confirming, admission.is_confirmed) = (None, true);
                 }
             }
-            self.go_on_with(id, now);
+            self.continue_admission(id, now);
         }
     }
 
-    /// Asks again what was not answered, and gives up what was not answered for long.
-    pub(super) fn ask_planners_again(&mut self, now: Timestamp) {
+    /// Resends unanswered questions, and gives up those that were not answered for long.
+    pub(super) fn resend_questions(&mut self, now: Timestamp) {
         let due = self.planning.admissions.iter();
         let due = due.filter(|(_, it)| it.next_due().is_some_and(|due| due <= now));
         for id in due.map(|(id, _)| *id).collect::<Vec<_>>() {
             let Some(mut admission) = self.planning.admissions.remove(&id) else { continue };
-            self.ask_again_for(&mut admission, now);
+            self.resend_or_give_up(&mut admission, now);
             self.planning.admissions.insert(id, admission);
-            self.go_on_with(id, now);
+            self.continue_admission(id, now);
         }
     }
 
-    fn ask_again_for(&mut self, admission: &mut Admission, now: Timestamp) {
+    fn resend_or_give_up(&mut self, admission: &mut Admission, now: Timestamp) {
         if let Some(confirming) = &mut admission.confirming {
-            confirming.again = now + AGAIN;
-            if now.since(confirming.since) >= GIVEN_UP {
-                (admission.confirming, admission.anew) = (None, admission.anew + 1);
+            confirming.resend_at = now + RESEND_AFTER;
+            if now.since(confirming.since) >= GIVE_UP_AFTER {
+                (admission.confirming, admission.restarts) = (None, admission.restarts + 1);
                 return admission.search.lost();
             }
             for (at, tasks) in confirming.open.clone() {
-                self.say(at, Reserving::Confirm { tasks });
+                self.send_reserving(at, Reserving::Confirm { tasks });
             }
             return;
         }
         let Some(question) = &mut admission.question else { return };
-        question.again = now + AGAIN;
-        if now.since(question.since) < GIVEN_UP {
+        question.resend_at = now + RESEND_AFTER;
+        if now.since(question.since) < GIVE_UP_AFTER {
             self.ask_all(admission, now);
             return self.ask_chosen(admission);
         }
@@ -559,31 +563,34 @@ impl Site {
         let (task, attempt) = (question.task.id, question.attempt);
         match question.at {
             Some(at) => {
-                self.say(at, Reserving::Release { tasks: vec![Attempt { task, attempt }] });
-                admission.answered(at, Answered::default());
+                self.send_reserving(
+                    at,
+                    Reserving::Release { tasks: vec![Attempt { task, attempt }] },
+                );
+                admission.on_hold_answer(at, Answered::default());
             }
             None => {
                 let silent = question.planners.keys().filter(|at| question.bids.waits_for(**at));
                 for at in silent.copied().collect::<Vec<_>>() {
-                    admission.bid(at, &Answered::default());
+                    admission.on_bid(at, &Answered::default());
                 }
             }
         }
         self.ask_chosen(admission);
     }
 
-    /// Gives reservations back, wherever they are.
+    /// Releases reservations at their planners.
     pub(super) fn release_all(&mut self, held: Vec<(ServerId, Attempt)>, now: Timestamp) {
         let here = self.cluster.server_here();
         let mut others: BTreeMap<ServerId, Vec<Attempt>> = BTreeMap::new();
         for (at, attempt) in held {
             match at == here {
-                true => self.serve_release(here, &[attempt], now),
+                true => self.on_release(here, &[attempt], now),
                 false => others.entry(at).or_default().push(attempt),
             }
         }
         for (at, tasks) in others {
-            self.say(at, Reserving::Release { tasks });
+            self.send_reserving(at, Reserving::Release { tasks });
         }
     }
 }

@@ -1,6 +1,6 @@
-//! When deadlines have to be looked at: at the moment from which they are in danger, and at that in which they pass.
+//! Alarms of deadlines: the moment from which a deadline is in danger, and the moment at which it passes.
 //!
-//! Invariant: every instance that has not ended, and whose deadline has not been written down as passed, stands here once, also
+//! Invariant: every instance that has not ended, and whose deadline is not recorded as passed, has one alarm, also
 //! while it is evicted.
 
 use std::collections::BTreeSet;
@@ -11,19 +11,18 @@ use legwork_model::time::Timestamp;
 
 use crate::cases::summary::Due;
 
-/// What is done in the last moment is in time.
+/// Work done in the millisecond of the deadline is in time.
 const AFTER: Duration = Duration::from_millis(1);
 
-/// When the deadline of an instance is looked at.
+/// The alarm of an instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Alarm {
     at: Option<Timestamp>,
-    /// From when on it was found to be in danger, and the deadline that was found to have passed: it is not looked at for that
-    /// again.
+    /// The moment of danger, and the passed deadline, that were already handled.
     pub(crate) in_danger: Option<Timestamp>,
     pub(crate) passed: Option<Timestamp>,
-    /// It is being loaded, or could not be written down: it is looked at again then.
-    pub(crate) put_off: Option<Timestamp>,
+    /// No alarm before this moment: the instance is being loaded, or could not record.
+    pub(crate) postponed_until: Option<Timestamp>,
 }
 
 #[derive(Debug, Default)]
@@ -53,7 +52,7 @@ impl Alarm {
         let passes = passes.then(|| due.at.plus(AFTER));
         let danger = due.danger.filter(|_| passes.is_some() && self.in_danger != due.danger);
         let next = passes.into_iter().chain(danger).min()?;
-        Some(self.put_off.map_or(next, |until| next.max(until)))
+        Some(self.postponed_until.map_or(next, |until| next.max(until)))
     }
 }
 
@@ -73,11 +72,11 @@ mod tests {
             alarms.first().map(|(at, _)| at.0)
         };
         assert_eq!(next(&mut alarm, Some(&due)), Some(50));
-        alarm.put_off = Some(Timestamp(60));
+        alarm.postponed_until = Some(Timestamp(60));
         assert_eq!(next(&mut alarm, Some(&due)), Some(60));
-        (alarm.put_off, alarm.in_danger) = (None, danger);
+        (alarm.postponed_until, alarm.in_danger) = (None, danger);
         assert_eq!(next(&mut alarm, Some(&due)), Some(91));
-        // It is extended, and in danger once more.
+        // It is extended, and in danger again.
         let passed = Some(Passed { at, extended: 1 });
         due = Due { at: Timestamp(190), passed, danger: Some(Timestamp(150)), ..due };
         assert_eq!(next(&mut alarm, Some(&due)), Some(150));

@@ -1,8 +1,9 @@
-//! Running cases with a deadline that were started here: when their steps get new dates.
+//! Replanning of running cases with a deadline that were started here.
 //!
-//! The dates of steps are advice. When one cannot be kept, somebody else is sought who can do the step between those before and
-//! behind it; if there is nobody, planners are asked for new dates of all remaining steps. Only when these no longer fit
-//! before the deadline is the promise revoked, and told. A revoked promise is tried again with back-off.
+//! The dates of steps are advice. If one cannot be kept, another performer is sought who can do the step between the
+//! steps before and after it; if there is none, planners are asked for new dates of all remaining steps. Only if these
+//! do not fit before the deadline is the promise revoked, and the starter notified. A revoked promise is tried again
+//! with back-off.
 //!
 //! Invariant: a case is here only if it runs, was started here and is or was promised.
 
@@ -29,26 +30,26 @@ use crate::message::Stage;
 use crate::planning::Planning;
 use crate::retries::{Backoff, Retries};
 
-/// Back-off of a promise that was revoked.
+/// Back-off of attempts to renew a revoked promise.
 const BACKOFF: Backoff = Backoff::new(Duration::from_mins(1), Duration::from_mins(16));
-/// How many cases are replanned at a time, and how soon the next: others want something promised as well.
+/// How many cases are replanned at a time, and the least time between two rounds: new admissions need planners as well.
 const AT_ONCE: usize = 64;
 const EVERY: Duration = Duration::from_secs(1);
-/// A reservation that was asked for so lately may not be firm yet.
+/// A younger reservation may not be firm yet.
 const SETTLED: Duration = Duration::from_secs(10);
 
 const WHY_AGAIN: &str = "it can be done in time again";
 const WHY_ELSE: &str = "it is planned otherwise now";
 const WHY_EXTENDED: &str = "its deadline was extended";
 
-/// Cases that are to be replanned, and when.
+/// Cases to replan, with their due times.
 #[derive(Debug)]
-pub(super) struct Anew {
+pub(super) struct Replans {
     cases: Retries<InstanceId, Case>,
     tried_at: Timestamp,
 }
 
-impl Default for Anew {
+impl Default for Replans {
     fn default() -> Self {
         Self { cases: Retries::new(BACKOFF), tried_at: Timestamp::default() }
     }
@@ -56,62 +57,63 @@ impl Default for Anew {
 
 #[derive(Debug)]
 struct Case {
-    /// How often it was replanned in vain.
+    /// Number of failed attempts.
     attempts: u32,
     reason: String,
-    /// A performer or a planner has failed: reserves may be used, until the case is promised again.
+    /// A performer or a planner has failed: reserves may be used until the case is promised again.
     after_fault: bool,
-    /// The steps that cannot be done as planned; none if all are to get new dates.
-    shaken: BTreeSet<TaskId>,
-    /// It is being replanned, and nothing else has happened since: what comes now is for when that does not succeed.
-    is_again: bool,
+    /// The steps that cannot be done as planned; empty if all steps are to get new dates.
+    infeasible: BTreeSet<TaskId>,
+    /// It is being replanned, and this entry is the retry if that fails; nothing else has happened since.
+    is_retry: bool,
 }
 
-impl Anew {
+impl Replans {
     pub(super) fn concerns(&self, id: InstanceId) -> bool {
         self.cases.contains(&id)
     }
 
-    /// A case is replanned at a moment, or before if that was said already.
-    fn add(&mut self, id: InstanceId, at: Timestamp, reason: &str, shaken: Option<TaskId>) {
-        let (reason, shaken) = (reason.to_owned(), shaken.into_iter().collect());
-        let mut case = Case { attempts: 0, reason, after_fault: false, shaken, is_again: false };
+    /// Replans a case at a moment, or earlier if it is due before.
+    fn add(&mut self, id: InstanceId, at: Timestamp, reason: &str, infeasible: Option<TaskId>) {
+        let (reason, infeasible) = (reason.to_owned(), infeasible.into_iter().collect());
+        let mut case =
+            Case { attempts: 0, reason, after_fault: false, infeasible, is_retry: false };
         let at = self.cases.due(&id).map_or(at, |before| at.min(before));
         if let Some(before) = self.cases.remove(&id) {
             case.attempts = before.attempts;
             case.after_fault = before.after_fault;
-            // All steps get new dates anyway, but for those that do just now.
-            let is_whole = case.shaken.is_empty() || before.shaken.is_empty();
-            case.shaken.extend(before.shaken);
-            if is_whole && !before.is_again {
-                case.shaken.clear();
+            // All steps get new dates anyway, unless this entry is the retry of an attempt in progress.
+            let is_whole = case.infeasible.is_empty() || before.infeasible.is_empty();
+            case.infeasible.extend(before.infeasible);
+            if is_whole && !before.is_retry {
+                case.infeasible.clear();
             }
         }
         self.cases.insert(id, case, at);
     }
 
-    /// It is replanned now, and again after a pause if that does not succeed.
-    fn try_again(&mut self, id: InstanceId, now: Timestamp, case: &Case) {
-        let (reason, shaken) = (WHY_AGAIN.to_owned(), BTreeSet::new());
+    /// A case is replanned now, and again after the back-off if that fails.
+    fn retry_later(&mut self, id: InstanceId, now: Timestamp, case: &Case) {
+        let (reason, infeasible) = (WHY_AGAIN.to_owned(), BTreeSet::new());
         let (attempts, after_fault) = (case.attempts + 1, case.after_fault);
-        let again = Case { attempts, reason, after_fault, shaken, is_again: true };
+        let again = Case { attempts, reason, after_fault, infeasible, is_retry: true };
         self.cases.insert(id, again, now.plus(BACKOFF.after(case.attempts)));
     }
 
-    /// It was replanned; what has happened meanwhile is looked at next.
+    /// A case was replanned; what has happened meanwhile is handled next.
     fn done(&mut self, id: InstanceId) {
-        if self.cases.get(&id).is_some_and(|case| case.is_again) {
+        if self.cases.get(&id).is_some_and(|case| case.is_retry) {
             self.cases.remove(&id);
         }
     }
 
-    /// There may be more time than before: all are tried as soon as can be.
+    /// Performers may have more time: makes all due, with short pauses again.
     fn hurry(&mut self, now: Timestamp) {
         self.cases.hurry(now);
         self.cases.values_mut().for_each(|case| case.attempts = 0);
     }
 
-    /// Something of a case was done: it may be in time all the same.
+    /// A step of a case was done: the case may be in time after all.
     pub(super) fn hurry_case(&mut self, id: InstanceId, now: Timestamp) {
         let at = self.cases.due(&id).map_or(now, |before| now.min(before));
         if let Some(case) = self.cases.remove(&id) {
@@ -125,21 +127,21 @@ impl Anew {
 }
 
 impl Planning {
-    /// After a restart: a promise that was revoked is tried again.
+    /// After a restart: tries a revoked promise again.
     pub(super) fn replan_revoked(&mut self, id: InstanceId) {
-        self.anew.add(id, Timestamp::default(), WHY_AGAIN, None);
+        self.replans.add(id, Timestamp::default(), WHY_AGAIN, None);
     }
 
-    /// There may be more time than before.
+    /// Performers may have more time than before: tries revoked promises again.
     pub(crate) fn hurry_revoked(&mut self, now: Timestamp) {
-        self.anew.hurry(now);
+        self.replans.hurry(now);
     }
 
     pub(super) fn next_replanning(&self) -> Option<Timestamp> {
-        self.anew.next_due()
+        self.replans.next_due()
     }
 
-    /// The steps of a case that are still to be done: what they wait for, and which of them are begun.
+    /// The remaining steps of a case, with the steps they wait for, and those that are begun.
     fn remaining(
         &self,
         id: InstanceId,
@@ -149,7 +151,7 @@ impl Planning {
         let (mut steps, mut wanted, mut begun) = (Vec::new(), Vec::new(), BTreeSet::new());
         let Some(deadline) = state.deadline() else { return (steps, wanted, begun) };
         let order: Vec<PlanLeg> = legs(schema);
-        // Places of the steps that are left, by their places among all.
+        // Positions of remaining steps, by their positions among all steps.
         let mut places: BTreeMap<usize, usize> = BTreeMap::new();
         for (number, one) in order.iter().enumerate() {
             let round = one.iteration.number();
@@ -179,7 +181,7 @@ impl Planning {
         (steps, wanted, begun)
     }
 
-    /// Whether all that is planned for a case is firm at its planners by now.
+    /// Whether all reservations of a case should be firm by now.
     fn is_settled(&self, id: InstanceId, now: Timestamp) -> bool {
         let planned_at = self.planned_at.get(&id);
         planned_at.is_none_or(|at| now.since(*at) >= SETTLED)
@@ -191,7 +193,7 @@ impl Cases {
         let Some((schema, state)) = self.instances.state(id) else { return false };
         let is_here = state.started_elsewhere().is_none() && !state.lifecycle().has_ended();
         let deadline = state.deadline().filter(|it| !it.is_unpromised && it.at > now);
-        // Where a loop goes round more often than planned, nobody knows what is still to come.
+        // If a loop is repeated more often than planned, the remaining steps are unknown.
         let is_beyond = |leg: &Leg| {
             let node = schema.nodes.get(leg.node.0 as usize);
             let planned = node.is_some_and(|node| {
@@ -206,7 +208,7 @@ impl Cases {
 }
 
 impl Site {
-    /// A step cannot be done as planned: somebody else does it, or all remaining steps get new dates.
+    /// A step cannot be done as planned: seeks another performer, or new dates for all remaining steps.
     pub(super) fn replan_step(
         &mut self,
         task: TaskId,
@@ -217,25 +219,25 @@ impl Site {
         let id = task.instance;
         if self.cases.can_be_replanned(id, now) {
             let is_promised = self.cases.is_promised(id);
-            self.planning.anew.add(id, now, reason, Some(task).filter(|_| is_promised));
-            self.planning.anew.tried_at = Timestamp::default();
-            if let Some(case) = self.planning.anew.cases.get_mut(&id) {
+            self.planning.replans.add(id, now, reason, Some(task).filter(|_| is_promised));
+            self.planning.replans.tried_at = Timestamp::default();
+            if let Some(case) = self.planning.replans.cases.get_mut(&id) {
                 case.after_fault |= after_fault;
             }
         }
     }
 
-    /// The deadline of a case that is promised is a later one: all remaining steps get new dates.
+    /// The deadline of a promised case was extended: seeks new dates for all remaining steps.
     pub(super) fn replan_extended(&mut self, id: InstanceId, now: Timestamp) {
         if self.cases.can_be_replanned(id, now) {
-            self.planning.anew.add(id, now, WHY_EXTENDED, None);
-            self.planning.anew.tried_at = Timestamp::default();
+            self.planning.replans.add(id, now, WHY_EXTENDED, None);
+            self.planning.replans.tried_at = Timestamp::default();
         }
     }
 
     /// A case is over, or not here any more.
     pub(super) fn forget_case(&mut self, id: InstanceId, now: Timestamp) {
-        self.planning.anew.cases.remove(&id);
+        self.planning.replans.cases.remove(&id);
         if let Some(admission) = self.planning.admissions.remove(&id) {
             self.release_all(admission.held(), now);
         }
@@ -243,17 +245,17 @@ impl Site {
 
     /// Replans cases that are due, the most urgent first.
     pub(super) fn replan_due(&mut self, now: Timestamp) {
-        if self.planning.anew.next_due().is_none_or(|due| due > now) {
+        if self.planning.replans.next_due().is_none_or(|due| due > now) {
             return;
         }
-        self.planning.anew.tried_at = now;
-        let due: Vec<InstanceId> = self.planning.anew.cases.all_due(now).copied().collect();
+        self.planning.replans.tried_at = now;
+        let due: Vec<InstanceId> = self.planning.replans.cases.all_due(now).copied().collect();
         let mut urgent: Vec<(Timestamp, InstanceId)> = Vec::new();
         for id in due {
             let state = self.cases.instances.state(id).and_then(|(_, state)| state.deadline());
             match state.filter(|_| self.cases.can_be_replanned(id, now)) {
                 Some(deadline) => urgent.push((deadline.at, id)),
-                None => drop(self.planning.anew.cases.remove(&id)),
+                None => drop(self.planning.replans.cases.remove(&id)),
             }
         }
         urgent.sort_unstable();
@@ -263,11 +265,11 @@ impl Site {
     }
 
     fn replan(&mut self, id: InstanceId, now: Timestamp) {
-        // One at a time: what has happened since is looked at then.
+        // One admission at a time: later events are handled after it.
         if self.planning.admissions.contains_key(&id) {
             return;
         }
-        let Some(case) = self.planning.anew.cases.remove(&id) else { return };
+        let Some(case) = self.planning.replans.cases.remove(&id) else { return };
         let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let Some(deadline) = state.deadline() else { return };
         let (mut steps, mut wanted, is_begun) = self.planning.remaining(id, (schema, state), now);
@@ -276,9 +278,9 @@ impl Site {
         }
         let priority = deadline.priority();
         let mut at = deadline.at;
-        let is_one = case.shaken.len() == 1;
-        if let Some(task) = case.shaken.first().filter(|_| is_one) {
-            // Between those before and behind it: their dates stay.
+        let is_one = case.infeasible.len() == 1;
+        if let Some(task) = case.infeasible.first().filter(|_| is_one) {
+            // Between the steps before and after it, which keep their dates.
             let own = wanted.iter().position(|one| one.is(*task));
             let Some(own) = own else { return };
             let behind = steps.iter().zip(&wanted).filter(|(step, _)| step.after.contains(&own));
@@ -292,7 +294,7 @@ impl Site {
             let planned = leg.planned.as_ref()?;
             Some((task_of(id, leg), planned.planner))
         });
-        // What is begun stays in its plan until it is replaced.
+        // A step that is begun stays in its plan until it is replaced.
         let own = own.filter(|(task, _)| !is_begun.contains(task));
         let held: Vec<(TaskId, ServerId)> =
             own.filter(|(task, _)| wanted.iter().any(|one| one.is(*task))).collect();
@@ -307,22 +309,22 @@ impl Site {
         let attempt = self.planning.next_attempt(now);
         let held = held.into_iter().map(|(task, at)| (at, Attempt { task, attempt }));
         self.release_all(held.collect(), now);
-        self.planning.anew.try_again(id, now, &case);
+        self.planning.replans.retry_later(id, now, &case);
         self.planning.admissions.insert(id, admission);
-        self.go_on_with(id, now);
+        self.continue_admission(id, now);
     }
 
-    /// Nothing is left to be promised: a case that was not promised any more is.
+    /// No remaining step needs a promise: a case whose promise was revoked is promised again.
     fn all_done(&mut self, id: InstanceId, now: Timestamp) {
         let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let Some(deadline) = state.deadline().filter(|it| !it.is_promised()) else { return };
         let done = deadline.legs.iter().filter(|leg| leg.planned.is_none());
         let done = done.map(|leg| Self::as_done(schema, state, leg, now)).collect();
         let reason = "all that is left was done in time all the same".to_owned();
-        self.put_plan(id, Replanned { legs: done, reason }, now);
+        self.record_plan(id, Replanned { legs: done, reason }, now);
     }
 
-    /// New dates are found for a case, or there are none before its deadline.
+    /// New dates were found for a case, or there are none before its deadline.
     pub(super) fn replan_decided(
         &mut self,
         id: InstanceId,
@@ -347,12 +349,12 @@ impl Site {
                 let done: Vec<Leg> =
                     done.map(|leg| Self::as_done(schema, state, leg, now)).collect();
                 legs.extend(done);
-                self.planning.anew.done(id);
+                self.planning.replans.done(id);
                 let reason = match was_promised {
                     true => format!("{reason}; {WHY_ELSE}"),
                     false => WHY_AGAIN.to_owned(),
                 };
-                // What another planner has reserved for them is not wanted any more.
+                // Releases the previous reservations of steps that moved to another planner.
                 let attempt = (self.planning.attempt + 1).max(now.0.unsigned_abs());
                 let other = legs.iter().filter_map(|leg| {
                     let before = deadline.legs.iter().find(|it| same_step(it, leg))?;
@@ -361,19 +363,19 @@ impl Site {
                     is_other.then(|| (before, Attempt { task: task_of(id, leg), attempt }))
                 });
                 let other: Vec<(ServerId, Attempt)> = other.collect();
-                let held = match self.put_plan(id, Replanned { legs, reason }, now) {
+                let held = match self.record_plan(id, Replanned { legs, reason }, now) {
                     true => other,
                     false => held,
                 };
                 self.release_all(held, now);
                 self.follow_plan(id, now);
             }
-            // Nobody else can do it then: all remaining steps get new dates.
+            // No other performer can do it then: seeks new dates for all remaining steps.
             Outcome::Refused { .. } if is_one => {
                 self.release_all(held, now);
-                self.planning.anew.cases.remove(&id);
-                self.planning.anew.add(id, now, &reason, None);
-                if let Some(case) = self.planning.anew.cases.get_mut(&id) {
+                self.planning.replans.cases.remove(&id);
+                self.planning.replans.add(id, now, &reason, None);
+                if let Some(case) = self.planning.replans.cases.get_mut(&id) {
                     case.after_fault = admission.after_fault;
                 }
                 self.replan(id, now);
@@ -386,11 +388,11 @@ impl Site {
                 let legs: Vec<Leg> = left.map(|leg| Leg { planned: None, ..leg.clone() }).collect();
                 let reserved = self.reserved(id, &legs, now);
                 self.release_all(held, now);
-                // Why nobody else can do it may name people: the reason that was told goes into letters. What cannot be recorded
-                // now is tried again.
+                // The reason goes into letters: the reported one, since the reason of the search may name people. A
+                // revocation that cannot be recorded now is tried again.
                 if was_promised
                     && !legs.is_empty()
-                    && self.put_plan(id, Replanned { legs, reason }, now)
+                    && self.record_plan(id, Replanned { legs, reason }, now)
                 {
                     self.release_all(reserved, now);
                     self.count_revoked(id, now);
@@ -400,9 +402,9 @@ impl Site {
         self.follow_displaced(now);
     }
 
-    /// Where these steps of a case are reserved.
+    /// The reservations of these steps of a case.
     fn reserved(&self, id: InstanceId, legs: &[Leg], now: Timestamp) -> Vec<(ServerId, Attempt)> {
-        // Later than what was asked for before.
+        // Higher than the numbers of earlier questions.
         let attempt = (self.planning.attempt + 1).max(now.0.unsigned_abs());
         let Some(deadline) = self.cases.instances.state(id).and_then(|(_, state)| state.deadline())
         else {
@@ -416,7 +418,7 @@ impl Site {
         planned.collect()
     }
 
-    /// A step that is over needs no promise any more: it is planned as it was done.
+    /// A step that is over needs no promise: it is planned as it was done.
     fn as_done(schema: &Schema, state: &State, leg: &Leg, now: Timestamp) -> Leg {
         let is_last = is_now(schema, state, leg);
         let by = state.performer(leg.node).filter(|_| is_last).cloned();
@@ -427,8 +429,8 @@ impl Site {
         Leg { planned: Some(Planned { by, start: at, end: at, planner }), ..leg.clone() }
     }
 
-    /// A planner cannot keep what it had reserved.
-    pub(super) fn was_taken_back(
+    /// A planner revokes a reservation.
+    pub(super) fn on_taken_back(
         &mut self,
         from: ServerId,
         task: Attempt,
@@ -437,19 +439,19 @@ impl Site {
     ) {
         let id = task.task.instance;
         if let Some(admission) = self.planning.admissions.get_mut(&id) {
-            let is_sought = admission.taken_back(task);
+            let is_in_admission = admission.lose_reservation(task);
             self.planning.displaced.insert(id);
-            // While one step is replanned another one is lost.
-            if !is_sought && self.is_planned_at(task.task, from) {
+            // While one step is replanned the reservation of another one is revoked.
+            if !is_in_admission && self.is_planned_at(task.task, from) {
                 self.replan_step(task.task, why.text(), why != Why::Displaced, now);
             }
         } else if self.planning.granted.contains_key(&id) {
-            // It has not started yet: it is looked at anew then.
+            // The case has not started: the grant expires, and the start is decided again.
             if let Some(granted) = self.planning.granted.get_mut(&id) {
                 granted.until = self.clock.latest;
             }
         } else if self.cases.unread.contains(&id) {
-            // It is told again.
+            // The planner resends it.
         } else if self.is_planned_at(task.task, from) {
             let is_fault = match why {
                 Why::Gone | Why::Unseen => true,
@@ -458,14 +460,14 @@ impl Site {
             };
             self.replan_step(task.task, why.text(), is_fault, now);
         } else if from != self.cluster.server_here() {
-            self.say(from, Reserving::Release { tasks: vec![task] });
+            self.send_reserving(from, Reserving::Release { tasks: vec![task] });
         }
     }
 
-    /// Goes on with those whose reservations were displaced while they were looked for.
+    /// Continues admissions whose reservations were displaced.
     pub(super) fn follow_displaced(&mut self, now: Timestamp) {
         for id in std::mem::take(&mut self.planning.displaced) {
-            self.go_on_with(id, now);
+            self.continue_admission(id, now);
         }
     }
 
@@ -476,18 +478,18 @@ impl Site {
         })
     }
 
-    /// The same of what is planned here: a crash may have come between a release and what was to replace it.
+    /// Compares the reservations of the planner here: a crash may have come between a release and its replacement.
     pub(super) fn compare_own(&mut self, now: Timestamp) {
         let here = self.cluster.server_here();
         let own = self.planning.planner.firm().filter(|own| own.asker == here);
         let own = own.map(|own| Attempt { task: own.task, attempt: own.attempt });
         let own: Vec<Attempt> = own.collect();
-        self.compare_held(here, (None, None), &own, now);
+        self.on_held(here, (None, None), &own, now);
     }
 
-    /// A planner tells what it has for cases of this server, between two tasks: what is not wanted is released, what is missing
-    /// there is replanned.
-    pub(super) fn compare_held(
+    /// A planner sends all its firm reservations for cases of this server, between two tasks. Unwanted ones are
+    /// released, and steps without a reservation are replanned.
+    pub(super) fn on_held(
         &mut self,
         from: ServerId,
         (after, up_to): (Option<TaskId>, Option<TaskId>),
@@ -499,7 +501,7 @@ impl Site {
             let is_coming = self.planning.granted.contains_key(&id)
                 || self.planning.admissions.contains_key(&id)
                 || self.cases.unread.contains(&id)
-                // It is known, and its state not in memory just now.
+                // Its state is not in memory at the moment.
                 || (self.cases.instances.get(id).is_some() && self.cases.instances.state(id).is_none());
             !is_coming && !self.is_planned_at(it.task, from)
         };
@@ -511,13 +513,13 @@ impl Site {
             after.is_none_or(|after| *task > after) && up_to.is_none_or(|up_to| *task <= up_to)
         };
         let held: BTreeSet<TaskId> = held.iter().map(|it| it.task).collect();
-        let own = self.planning.stages.iter().filter(|(task, told)| {
-            told.planner == Some(from)
-                && told.stage != Stage::Over
+        let own = self.planning.stages.iter().filter(|(task, reported)| {
+            reported.planner == Some(from)
+                && reported.stage != Stage::Over
                 && within(task)
                 && !held.contains(task)
                 && !self.planning.admissions.contains_key(&task.instance)
-                && !self.planning.anew.concerns(task.instance)
+                && !self.planning.replans.concerns(task.instance)
                 && self.planning.is_settled(task.instance, now)
         });
         let missing = own.map(|(task, _)| *task).filter(|task| self.is_planned_at(*task, from));
@@ -526,12 +528,14 @@ impl Site {
         }
     }
 
-    /// Steps that should have begun, planned by servers that cannot be reached, are planned elsewhere.
+    /// Replans steps that should have begun and whose planners are presumed dead.
     pub(super) fn replan_unreached(&mut self, now: Timestamp) {
         let open = self.planning.stages.iter();
-        let waiting = open.filter(|(_, told)| {
-            told.stage == Stage::Waiting
-                && told.planner.is_some_and(|planner| self.planning.reach.is_lost(planner))
+        let waiting = open.filter(|(_, reported)| {
+            reported.stage == Stage::Waiting
+                && reported
+                    .planner
+                    .is_some_and(|planner| self.planning.reach.is_presumed_dead(planner))
         });
         let waiting: Vec<TaskId> = waiting.map(|(task, _)| *task).collect();
         for task in waiting {
@@ -540,7 +544,7 @@ impl Site {
             let is_waiting = stage == Stage::Waiting;
             let is_due =
                 is_waiting && leg.planned.as_ref().is_some_and(|planned| planned.start <= now);
-            if is_due && !self.planning.anew.concerns(task.instance) {
+            if is_due && !self.planning.replans.concerns(task.instance) {
                 self.replan_step(task, "the server that plans it cannot be reached", true, now);
             }
         }

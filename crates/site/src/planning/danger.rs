@@ -1,8 +1,7 @@
-//! When the deadline of a case is in danger that nobody has promised: what is left to do takes longer than there is time,
-//! by the clock.
+//! When an unpromised deadline is in danger: the remaining work takes longer than the remaining time, by the clock.
 //!
-//! Invariant: it follows from the case alone, as far as it is known here, and does not change while nothing happens in it. What
-//! somebody has claimed counts from then on; what a program does counts as a whole until it is done.
+//! Invariant: it follows from the case alone, as far as it is known here, and changes only with the case. A claimed
+//! step counts from its claim; a job counts as a whole until it is done.
 
 use legwork_engine::{NodeState, State};
 use legwork_model::event::Deadline;
@@ -10,7 +9,7 @@ use legwork_model::id::NodeId;
 use legwork_model::schema::{LoopId, Node, Schema};
 use legwork_model::time::Timestamp;
 
-use super::busy::millis;
+use super::occupancy::millis;
 
 /// From when on a case is in danger if nothing happens in it; `None` if not before its deadline.
 pub(crate) fn in_danger_from(schema: &Schema, state: &State) -> Option<Timestamp> {
@@ -42,7 +41,7 @@ pub(crate) fn in_danger_from(schema: &Schema, state: &State) -> Option<Timestamp
     from.min().filter(|from| *from < deadline.at)
 }
 
-/// What was claimed too late to be done by a moment is in danger since then.
+/// A step claimed too late to be done by a moment is in danger since its claim.
 fn late_from(since: Timestamp, takes_ms: i64, by: Timestamp) -> Timestamp {
     if since.0.saturating_add(takes_ms) > by.0 { since } else { by }
 }
@@ -51,7 +50,7 @@ fn takes_ms(node: &Node) -> i64 {
     node.takes.map_or(0, millis)
 }
 
-/// How long the rounds of a loop take that are planned and not begun, at its end.
+/// The duration of the remaining planned rounds of a loop, at its end.
 fn repeats_ms(schema: &Schema, order: &[NodeId], end: &Node, gone: u32) -> i64 {
     let Some(id) = end.ends() else { return 0 };
     let known = schema.loops[id.0 as usize];
@@ -59,7 +58,7 @@ fn repeats_ms(schema: &Schema, order: &[NodeId], end: &Node, gone: u32) -> i64 {
     if more == 0 { 0 } else { round_ms(schema, order, id).saturating_mul(more) }
 }
 
-/// How long a whole round of a loop takes, those within it as often as planned.
+/// The duration of a whole round of a loop, with loops inside it as often as planned.
 fn round_ms(schema: &Schema, order: &[NodeId], id: LoopId) -> i64 {
     let weights = schema.nodes.iter().map(|node| {
         let within = node.loops.contains(&id);
@@ -72,7 +71,7 @@ fn round_ms(schema: &Schema, order: &[NodeId], id: LoopId) -> i64 {
     weights[start].saturating_add(tails(schema, order, &weights)[start])
 }
 
-/// How long it takes after each node, over the longest path.
+/// The remaining duration after each node, along the longest path.
 fn tails(schema: &Schema, order: &[NodeId], weights: &[i64]) -> Vec<i64> {
     let mut tails = vec![0_i64; schema.nodes.len()];
     for id in order.iter().rev() {
@@ -84,7 +83,7 @@ fn tails(schema: &Schema, order: &[NodeId], weights: &[i64]) -> Vec<i64> {
     tails
 }
 
-/// The nodes in an order in which each comes after all before it.
+/// The nodes in topological order.
 fn order(schema: &Schema) -> Vec<NodeId> {
     let mut waits: Vec<usize> =
         schema.nodes.iter().map(|node| node.incoming.len() + node.sync_in.len()).collect();

@@ -1,8 +1,8 @@
-//! Who has claimed a step. The server that started an instance has its steps planned, but only the server that controls a step
-//! sees who has claimed it, and says so with how far it is.
+//! Holders of steps. The server that started an instance has its steps planned, but only the server that controls a
+//! step sees who has claimed it, and reports the holder with the stage of the step.
 //!
-//! Invariant: what somebody has claimed is planned for them, for one of their substitutes, or for nobody: nobody else can do
-//! it.
+//! Invariant: a claimed step is planned for its holder, for one of the holder's substitutes, or not at all: nobody else
+//! can do it.
 
 use std::collections::BTreeMap;
 
@@ -19,12 +19,12 @@ use crate::Site;
 use crate::cases::step::agent;
 use crate::planning::Planning;
 
-/// Who has claimed steps of instances that were started here, as other servers told. Nothing of it is stored: it is resent.
+/// Holders of steps of instances started here, as reported by other servers. Nothing is stored: reports are resent.
 #[derive(Debug, Default)]
 pub(super) struct Holders(BTreeMap<TaskId, AgentId>);
 
 impl Holders {
-    /// Whether that is news.
+    /// Notes a holder. Returns whether it has changed.
     fn note(&mut self, task: TaskId, holder: Option<AgentId>) -> bool {
         let before = match holder.clone() {
             Some(holder) => self.0.insert(task, holder),
@@ -39,7 +39,7 @@ impl Holders {
 }
 
 impl Planning {
-    /// Who has claimed a step, as far as is known here.
+    /// The holder of a step, as far as known here.
     pub(super) fn holder<'s>(
         &'s self,
         id: InstanceId,
@@ -51,23 +51,23 @@ impl Planning {
 }
 
 impl Site {
-    /// Another server tells who has claimed a step; answers whether that is news.
+    /// Another server reports the holder of a step. Returns whether it has changed.
     pub(super) fn note_holder(&mut self, task: TaskId, holder: Option<AgentId>) -> bool {
         let state = self.cases.instances.state(task.instance);
         let is_own = state.is_some_and(|(_, state)| state.started_elsewhere().is_none());
         is_own && self.planning.holders.note(task, holder)
     }
 
-    /// What somebody has claimed and is planned for somebody else is planned anew, for the holder.
-    pub(super) fn follow_holder(&mut self, task: TaskId, has_changed: bool, now: Timestamp) {
+    /// Replans a step that is claimed by somebody other than the planned performer, for its holder.
+    pub(super) fn replan_for_holder(&mut self, task: TaskId, has_changed: bool, now: Timestamp) {
         let Some((schema, state, leg)) = self.cases.promised_leg(task) else { return };
         let is_held = self.planning.holder(task.instance, (schema, state), leg).is_some();
-        if is_held && has_changed && self.is_in_vain(task) {
+        if is_held && has_changed && self.lacks_performer(task) {
             self.replan_step(task, "somebody else has taken it", false, now);
         }
     }
 
-    /// Whether somebody has claimed a step who is away, and somebody else is to do it.
+    /// Whether the holder of a step is absent, and somebody else is planned for it.
     pub(super) fn is_left_to_others(&self, id: InstanceId, leg: &Leg, now: Timestamp) -> bool {
         let Some((schema, state)) = self.cases.instances.state(id) else { return false };
         let Some(holder) = claimed_by(schema, state, leg) else { return false };
@@ -76,7 +76,7 @@ impl Site {
     }
 }
 
-/// Who has claimed a step that is controlled here.
+/// The holder of a step that is controlled here.
 pub(super) fn claimed_by<'s>(schema: &Schema, state: &'s State, leg: &Leg) -> Option<&'s AgentId> {
     state.open_at(schema, leg.node).filter(|_| is_now(schema, state, leg))?.claimed_by
 }

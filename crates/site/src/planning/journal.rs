@@ -1,7 +1,7 @@
-//! The stream of plans: what was reserved, begun and ended, so that promises survive the server.
+//! The stream of plans: reservations, begins and ends, so that promises survive a restart.
 //!
-//! What one input changes is one record, with what comes of it: a start tries several ways, and a question none that
-//! lasts. The store keeps all records; a restart reads what they came to, and those since.
+//! The net changes of one input are one record: a start tries several ways, and most questions change nothing in the
+//! end. A restart reads the latest snapshot and the records after it.
 
 use std::collections::BTreeSet;
 
@@ -20,11 +20,11 @@ use crate::executors::SEEN_FOR;
 use crate::input::Stream;
 use crate::output::{Append, Output};
 
-/// After so many records at least what they come to is stored.
+/// The least number of records between two snapshots.
 const SNAPSHOT_EVERY: u64 = 256;
 
 impl Site {
-    /// Takes in what was promised before the server went down.
+    /// Replays the reservations from before a restart.
     pub(crate) fn recover_plans(&mut self, stream: &Stream) {
         if let Some((version, bytes)) = &stream.snapshot {
             // Written by another version: only the records count.
@@ -52,7 +52,7 @@ impl Site {
         }
     }
 
-    /// Puts what was stored into the plans of those who have it reserved.
+    /// Restores the stored reservations in the plans of their performers.
     pub(super) fn restore_plans(&mut self, now: Timestamp) {
         let mut stored: Vec<Reserved> = self.planning.ledger.held().cloned().collect();
         stored.sort_by_key(|reserved| (reserved.start, reserved.task));
@@ -61,16 +61,16 @@ impl Site {
             let worked = self.planning.ledger.worked(&reserved, now);
             let by = self.executors.resource(&reserved.by);
             if let ResourceId::Workers(job) = &by {
-                // They ask again soon.
+                // The workers will ask again soon.
                 let hands = reserved.lane as usize + 1;
                 self.executors.recent_workers.expect(job, hands, now + SEEN_FOR);
             }
-            self.prepare(&by, now);
+            self.ensure_planned(&by, now);
             if !self.planning.planner.has(&by) {
                 strays.push(reserved);
                 continue;
             }
-            // Jobs are given out anew.
+            // Jobs are dispatched again.
             let worked = worked.filter(|_| matches!(by, ResourceId::Person(_)));
             self.planning.planner.restore(reservation(&reserved, by), worked);
         }
@@ -78,12 +78,12 @@ impl Site {
         self.executors.plans_changed();
         for own in &strays {
             let by = self.executors.resource(&own.by);
-            self.take_back(&reservation(own, by), Why::Gone, now);
+            self.revoke_reservation(&reservation(own, by), Why::Gone, now);
         }
         self.record_plans(strays.iter().map(|it| PlanEvent::Ended(it.task)).collect(), now);
     }
 
-    /// Gives back what was reserved here for instances of this server that did not start before it went down.
+    /// Releases reservations for instances of this server that were not started before the restart.
     pub(super) fn drop_unstarted(&mut self, now: Timestamp) {
         let here = self.cluster.server_here();
         let is_known =
@@ -94,11 +94,11 @@ impl Site {
             self.planning.planner.end(task);
         }
         self.planning.compare_own_later(now);
-        self.keep_plans(now);
+        self.record_plan_changes(now);
     }
 
-    /// Records what has changed in the plans here.
-    pub(super) fn keep_plans(&mut self, now: Timestamp) {
+    /// Records the changes of the plans.
+    pub(super) fn record_plan_changes(&mut self, now: Timestamp) {
         let changes = self.planning.planner.take_changes();
         if changes.is_empty() {
             return;
@@ -108,7 +108,7 @@ impl Site {
             Change::Reserved(id) => {
                 let own = planner.reservation(*id)?;
                 let mut stored = stored(own, planner.start_of(*id)?);
-                // It counts as begun from now on: what was done of it before would be lost with a restart.
+                // It counts as begun from now on: the work done before would be lost with a restart.
                 let left = planner.left(*id).unwrap_or(own.cost);
                 stored.takes_ms = left.0.max(1).unsigned_abs();
                 Some(PlanEvent::Reserved(Box::new(stored)))
@@ -122,7 +122,7 @@ impl Site {
             if let Change::Ended(id) = change {
                 self.executors.assignments.touch(id.instance);
                 if self.cases.instances.get(id.instance).is_none() {
-                    self.planning.word.forget(*id);
+                    self.planning.step_reports.forget(*id);
                 }
             }
         }
@@ -130,7 +130,7 @@ impl Site {
         self.record_plans(events, now);
     }
 
-    /// Notes events; what comes of all of one input is written at its end.
+    /// Notes events; the net changes of an input are written at its end.
     pub(super) fn record_plans(&mut self, events: Vec<PlanEvent>, now: Timestamp) {
         let Planning { ledger, pending, .. } = &mut self.planning;
         if pending.events.is_empty() {
@@ -142,7 +142,7 @@ impl Site {
         }
     }
 
-    /// Writes what the input at hand has changed in the plans, before everything that may rest on it.
+    /// Writes the net changes of the present input, before all outputs that may depend on them.
     pub(crate) fn write_plans(&mut self, now: Timestamp) {
         let Pending { events, place, .. } = std::mem::take(&mut self.planning.pending);
         let mut appends = Vec::new();
@@ -160,15 +160,15 @@ impl Site {
         self.store_plans();
     }
 
-    /// Stores what the records come to, as soon as there are as many new ones as that is long: so writing it costs no
-    /// more than they did.
+    /// Stores a snapshot as soon as there are as many new records as it has entries, so that it costs no more than they
+    /// did.
     fn store_plans(&mut self) {
         let Planning { ledger, records: version, stored, .. } = &mut self.planning;
         if *version - *stored < SNAPSHOT_EVERY.max(ledger.len() as u64) {
             return;
         }
         let (version, bytes) = (*version, ledger.to_bytes());
-        // If there is no room now, there is with the next record.
+        // If there is no room now, the next record tries again.
         if self.entailed.has_room_for(bytes.len()) {
             self.planning.stored = version;
             self.entailed.add_snapshot(bytes.len());
@@ -176,8 +176,8 @@ impl Site {
         }
     }
 
-    /// A promised step has taken so long: the next is planned by that.
-    pub(crate) fn took(&mut self, task: TaskKey, took_ms: Option<u64>, now: Timestamp) {
+    /// Notes the duration of a promised step, which later estimates use.
+    pub(crate) fn note_duration(&mut self, task: TaskKey, took_ms: Option<u64>, now: Timestamp) {
         let Some(ms) = took_ms else { return };
         let Some(slot) = self.cases.instances.get(task.instance) else { return };
         let process = slot.schema.process.clone();
@@ -187,7 +187,7 @@ impl Site {
     }
 }
 
-/// A reservation as it is stored. Who else could do it is the starter's business, and not stored any more.
+/// A reservation in its stored form. Its other candidates are known to the starter, and are not stored any more.
 fn stored(own: &Reservation, start: Timestamp) -> Reserved {
     Reserved {
         task: key(own.task),
@@ -222,25 +222,25 @@ fn reservation(own: &Reserved, by: ResourceId) -> Reservation {
     }
 }
 
-/// What one input has changed so far.
+/// The net changes of one input.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     events: Vec<PlanEvent>,
-    /// Reserved by it, and not before.
+    /// Reserved by this input, and not before.
     fresh: BTreeSet<TaskKey>,
-    /// What had come out when the first of them happened.
+    /// Number of outputs before the first event.
     place: usize,
 }
 
 impl Pending {
-    /// What is reserved and given back by the same input was never there.
+    /// A reservation that is made and released by the same input leaves no event.
     fn add(&mut self, event: PlanEvent, before: &Ledger) {
         if let PlanEvent::Ended(task) = &event
             && self.fresh.remove(task)
         {
             let task = *task;
             let is_it = |event: &PlanEvent| of_reservation(event) == Some(task);
-            // It may have been put down several times since, but nothing of what was there before is left.
+            // Only events after the last end of the task are dropped: those before it concern an older reservation.
             let is_end = |event: &PlanEvent| matches!(event, PlanEvent::Ended(it) if *it == task);
             let first = self.events.iter().rposition(is_end).map_or(0, |place| place + 1);
             let later = self.events.split_off(first);
@@ -265,7 +265,7 @@ fn of_reservation(event: &PlanEvent) -> Option<TaskKey> {
     }
 }
 
-/// The records of events: one, or as many as it takes for each to fit.
+/// The records of events: one, or as many as needed for each to fit.
 fn records_of(mut events: Vec<PlanEvent>, at: Timestamp) -> Vec<Vec<u8>> {
     if events.is_empty() {
         return Vec::new();
@@ -288,7 +288,7 @@ mod tests {
     use super::super::ledger::samples::{key, reserved};
     use super::*;
 
-    /// What is written of events, where the first task was reserved before.
+    /// The events written, if the first task was reserved before.
     fn net(events: &[PlanEvent]) -> Vec<PlanEvent> {
         let (mut pending, mut ledger) = (Pending::default(), Ledger::default());
         ledger.fold(reserved(1, Vec::new()), Timestamp(0));
@@ -331,7 +331,7 @@ mod tests {
         assert!(records.len() > 1 && records.iter().all(|it| it.len() <= RECORD_BYTES_MAX));
         let read = records.iter().map(|it| Record::<PlanEvent>::from_bytes(it).unwrap().events);
         assert_eq!(read.flatten().collect::<Vec<_>>(), events);
-        // Those who could do it are stored once.
+        // Candidates are stored once.
         let mut ledger = Ledger::default();
         events.into_iter().for_each(|event| ledger.fold(event, Timestamp(5)));
         let bytes = ledger.to_bytes();

@@ -1,6 +1,6 @@
-//! What the stream of plans comes to: every promise that is held here, and what was seen of steps.
+//! The fold of the stream of plans: all promises held here, and observed durations of steps.
 //!
-//! It is stored as a snapshot now and then, so that a restart reads what stands and not all that ever was.
+//! It is stored as a snapshot now and then, so that a restart need not read the whole stream.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use minicbor::{Decode, Encode};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Ledger {
-    /// What is promised.
+    /// Reservations.
     held: BTreeMap<TaskKey, Reserved>,
-    /// What somebody works on, in the order in which it is due, and since when.
+    /// Begun tasks of each performer in order of their due times, and when each was begun.
     begun: BTreeMap<Performer, BTreeMap<(Timestamp, TaskKey), Timestamp>>,
-    /// How long steps took that were promised, by process and step.
+    /// Observed durations of promised steps, by process and step.
     pub(super) seen: BTreeMap<(Arc<str>, Arc<str>), Seen>,
 }
 
@@ -27,15 +27,15 @@ struct Stored {
     held: Vec<StoredTask>,
     #[n(1)]
     seen: Vec<StoredStep>,
-    /// Written by versions that kept what was taken back.
+    /// Written by versions that stored revoked reservations.
     #[n(2)]
     taken: Vec<TakenBack>,
-    /// Those who could do something: the same for very many tasks, and much longer than the rest of them.
+    /// Candidates: the same for very many tasks, and much longer than the rest of them.
     #[n(3)]
     groups: Vec<Vec<Performer>>,
 }
 
-/// What was taken back, as versions before this one stored it.
+/// A revoked reservation, as stored by earlier versions.
 #[derive(Encode, Decode)]
 struct TakenBack {
     #[n(0)]
@@ -52,12 +52,12 @@ struct TakenBack {
 
 #[derive(Encode, Decode)]
 struct StoredTask {
-    /// Without those who could do it.
+    /// Without its candidates.
     #[n(0)]
     reserved: Reserved,
     #[n(1)]
     begun: Option<Timestamp>,
-    /// Their place among the groups.
+    /// The index of its candidates among the groups.
     #[n(2)]
     who: u32,
 }
@@ -98,7 +98,7 @@ impl Ledger {
                     self.stop(&left, at);
                 }
             }
-            // Versions before this one wrote down what was taken back; now lists are compared.
+            // Earlier versions stored revoked reservations; now lists are compared.
             PlanEvent::TakenBack { .. } | PlanEvent::Told(_) => {}
             PlanEvent::Took { process, step, ms } => {
                 let took = Work(i64::try_from(ms).unwrap_or(i64::MAX));
@@ -113,7 +113,7 @@ impl Ledger {
         }
     }
 
-    /// Nobody works on it any more. What the same person had begun as well, and is due later, waited meanwhile.
+    /// Ends the work on a task. Tasks of the same person that are due later have waited meanwhile.
     fn stop(&mut self, over: &Reserved, at: Timestamp) {
         let Some(begun) = self.begun.get_mut(&over.by) else { return };
         let key = (over.due, over.task);
@@ -137,8 +137,8 @@ impl Ledger {
         self.held.contains_key(&task)
     }
 
-    /// From when to when somebody has worked on what is begun: they work on what is due first, and the others wait from when
-    /// that was begun.
+    /// The interval in which a begun task was worked on: a person works on the task that is due first, and others wait
+    /// from its begin.
     pub(super) fn worked(&self, own: &Reserved, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
         let begun = self.begun.get(&own.by)?;
         let key = (own.due, own.task);
@@ -153,7 +153,7 @@ impl Ledger {
         self.held.is_empty()
     }
 
-    /// How much there is to store.
+    /// Number of entries to store.
     pub(super) fn len(&self) -> usize {
         self.held.len() + self.seen.len()
     }
@@ -199,7 +199,7 @@ impl Ledger {
     }
 }
 
-/// What tests of plans reserve.
+/// Reservations for tests of plans.
 #[cfg(test)]
 pub(super) mod samples {
     use legwork_model::id::{InstanceId, NodeId};

@@ -1,20 +1,20 @@
-//! Executors keep to their plans as well as what they do besides lets them.
+//! Regular work of executors in their plans.
 //!
-//! When an executor does what it does regularly nobody knows, and while it does it its tasks stand still, in whichever
-//! of its hands they are. So each of its plans has a part of the time less, and deadlines in it are earlier by what
-//! more may come at once: in any time, no more than that part of it and twice what it is each time.
+//! It is not known when an executor does its regular work, and meanwhile all its tasks stand still. So its plan has a
+//! fraction of the time less, and deadlines in it are earlier by the most regular work that can come at once: in any
+//! interval no more than that fraction of it and twice one run.
 
 use legwork_model::event::ExecutorRegistered;
 use legwork_plan::{WHOLE, Work};
 
 use crate::executors::regular_part;
 
-/// The part of its time, in per cent, that an executor has for tasks.
+/// The fraction of its time, in per cent, that an executor has for tasks.
 pub(super) fn share(executor: &ExecutorRegistered) -> u32 {
     WHOLE.saturating_sub(regular_part(&executor.regularly)).max(1)
 }
 
-/// The most of it that comes at once: at the end of one period and the beginning of the next.
+/// The most regular work at once: at the end of one period and the beginning of the next.
 pub(super) fn lag(executor: &ExecutorRegistered) -> Work {
     let each = executor.regularly.iter().map(|work| work.takes_ms);
     let once = each.fold(0_u64, u64::saturating_add);

@@ -1,7 +1,7 @@
-//! What a server that starts cases and the planners of their performers say to each other.
+//! Messages between a server that starts cases and the planners of their performers.
 //!
-//! A message may be lost. Questions are asked again until they are answered; what was released or taken back without being
-//! heard is found when lists of reservations are compared (`Held`).
+//! A message may be lost. Questions are resent until answered. A lost release or revocation is detected when lists of
+//! reservations are compared (`Held`).
 
 use legwork_model::time::Timestamp;
 use legwork_plan::{Grant, Task, TaskId, Work};
@@ -10,12 +10,12 @@ use minicbor::{Decode, Encode};
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat)]
 pub enum Reserving {
-    /// To a planner: hold a reservation for so long, or only say when the task could be done.
+    /// To a planner: hold a reservation for `hold_ms`, or, if `None`, bid when the task could be done.
     #[n(0)]
     Ask {
         #[n(0)]
         task: Box<Task>,
-        /// Each question has a number of its own, higher than those before.
+        /// The number of the question, higher than those before.
         #[n(1)]
         attempt: u64,
         #[n(2)]
@@ -29,20 +29,20 @@ pub enum Reserving {
         attempt: u64,
         #[n(2)]
         grant: Option<Box<Grant>>,
-        /// When it could be done.
+        /// When the task could be done.
         #[n(3)]
         earliest: Option<Timestamp>,
-        /// How much its performer has to do.
+        /// The load of its performer.
         #[n(4)]
         load: Work,
     },
-    /// To a planner: the case goes ahead, so these reservations are firm.
+    /// To a planner: the case goes ahead, make these reservations firm.
     #[n(2)]
     Confirm {
         #[n(0)]
         tasks: Vec<Attempt>,
     },
-    /// They are firm and stored, or not held any more.
+    /// The reservations that are firm and stored, and those that are not held any more.
     #[n(3)]
     Confirmed {
         #[n(0)]
@@ -50,13 +50,13 @@ pub enum Reserving {
         #[n(1)]
         lost: Vec<Attempt>,
     },
-    /// To a planner: not wanted any more.
+    /// To a planner: these reservations are not wanted any more.
     #[n(4)]
     Release {
         #[n(0)]
         tasks: Vec<Attempt>,
     },
-    /// From a planner: this cannot be kept as it was reserved.
+    /// From a planner: this reservation is revoked.
     #[n(5)]
     TakenBack {
         #[n(0)]
@@ -64,7 +64,7 @@ pub enum Reserving {
         #[n(1)]
         why: Why,
     },
-    /// From a planner: all firm reservations that it has for the receiver after one task and up to another.
+    /// From a planner: all its firm reservations for the receiver after one task and up to another.
     #[n(6)]
     Held {
         #[n(0)]
@@ -76,7 +76,7 @@ pub enum Reserving {
     },
 }
 
-/// A task, and the number under which it was asked for.
+/// A task, with the number of its question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct Attempt {
     #[n(0)]
@@ -85,17 +85,17 @@ pub struct Attempt {
     pub attempt: u64,
 }
 
-/// Why a reservation cannot be kept.
+/// Why a reservation is revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Why {
-    /// Something more important displaced it.
+    /// A more important task displaced it.
     #[n(0)]
     Displaced,
     /// It cannot be done in time any more as planned.
     #[n(1)]
     Late,
-    /// Its performer is gone, has less time than before, or is planned elsewhere now.
+    /// Its performer is gone, has less time than before, or is planned by another server now.
     #[n(2)]
     Gone,
     /// No worker has asked for such jobs for long.
@@ -104,7 +104,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// As the history of a case has it.
+    /// The text of a history entry.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Displaced => "displaced by a more important case",

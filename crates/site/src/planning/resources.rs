@@ -1,4 +1,4 @@
-//! People and executors as planners see them: when they work, and how much at a time.
+//! People and executors as seen by planners: working hours and capacity.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,21 +9,21 @@ use legwork_model::time::Timestamp;
 use legwork_placement::Map;
 use legwork_plan::{Discipline, ResourceId, Setup, Span, Supply, WHOLE, Window, Work};
 
+use super::candidates::WHY_LACKING;
 use super::regular::{lag, share};
-use super::who::WHY_NOT;
 use crate::Site;
 use crate::catalog::Catalog;
 use crate::executors::Executors;
 use crate::executors::WORKERS_MAX;
 
-/// How far ahead somebody's time is looked at; nothing is promised for later.
+/// How far ahead working hours are computed; nothing is promised for later.
 pub(super) const AHEAD: Duration = Duration::from_secs(400 * 24 * 3600);
-/// How far back: what was begun before a restart is done as far as they had time for it.
+/// How far back: a task begun before a restart has progressed by the working hours since.
 const BEHIND: Duration = Duration::from_secs(7 * 24 * 3600);
-/// The most tasks at a time that an executor is planned for.
+/// The most parallel tasks for which an executor is planned.
 const AT_ONCE_MAX: u32 = 64;
 
-/// Who has promised something, as it is stored. Of workers it is the type of their jobs.
+/// A performer in its stored form; for workers the type of their jobs.
 pub(super) fn performer(resource: &ResourceId) -> Performer {
     match resource {
         ResourceId::Person(agent) => Performer::Agent(agent.clone()),
@@ -33,8 +33,8 @@ pub(super) fn performer(resource: &ResourceId) -> Performer {
 }
 
 impl Executors {
-    /// Whose plan it is that a performer stands for. Older versions stored executors as workers: where an executor has the
-    /// name, it is that one.
+    /// The resource of a stored performer. Earlier versions stored executors as workers: if an executor has the name,
+    /// it is meant.
     pub(super) fn resource(&self, performer: &Performer) -> ResourceId {
         match performer {
             Performer::Agent(agent) => ResourceId::Person(agent.clone()),
@@ -50,7 +50,7 @@ impl Executors {
 }
 
 impl Catalog {
-    /// When a performer works, as far as the organisation says: wherever their plan is kept.
+    /// The working hours of a performer by the organisation, wherever its plan is kept.
     pub(super) fn hours_of(&self, id: &ResourceId, now: Timestamp) -> Arc<Supply> {
         let spans = match id {
             ResourceId::Person(agent) => self.organisation().working_time(agent).map(|time| {
@@ -91,9 +91,9 @@ impl Catalog {
 }
 
 impl Site {
-    /// The server that keeps somebody's plan: the first one of the domain where they are at home, or of the
-    /// first domain. The workers that ask here are planned here: no server knows all workers, and one that asks several
-    /// servers is planned by each of them. So what workers promise is best effort.
+    /// The server that keeps the plan of a resource: the first one of its home domain, or else of the first domain.
+    /// Workers are planned by the server they ask: no server knows all workers, and a worker that asks several servers
+    /// is planned by each of them. So promises of workers are best effort.
     pub(crate) fn planner_of(&self, resource: &ResourceId) -> ServerId {
         let Some(seat) = &self.cluster.seat else { return ServerId(0) };
         if let ResourceId::Workers(_) = resource {
@@ -115,8 +115,8 @@ impl Site {
         first.map_or(ServerId(0), |(server, _)| server)
     }
 
-    /// Sees to it that somebody has a plan, if it is kept here.
-    pub(super) fn prepare(&mut self, id: &ResourceId, now: Timestamp) {
+    /// Ensures that a resource has an up-to-date plan, if its plan is kept here.
+    pub(super) fn ensure_planned(&mut self, id: &ResourceId, now: Timestamp) {
         let is_here = self.planner_of(id) == self.cluster.server_here();
         let planner = &self.planning.planner;
         let is_old = match id {
@@ -133,42 +133,42 @@ impl Site {
         }
     }
 
-    /// How many hands there are for jobs of a type that workers do: as many as different workers have asked for them lately,
-    /// and no fewer than work on what they have promised.
+    /// The capacity of workers for a type: the number of different workers that have asked recently, and no fewer than
+    /// work on promised jobs.
     pub(super) fn hands_for(&self, job: &Arc<str>, now: Timestamp) -> usize {
         let begun = self.planning.planner.begun(&ResourceId::Workers(job.clone()));
         self.executors.recent_workers.count(job, now).max(begun).min(WORKERS_MAX)
     }
 
-    /// Workers come and go: their plans have as many hands as there are workers, and what nobody asks for any more is lost.
+    /// Updates the capacity of workers; reservations of types without workers are revoked.
     pub(super) fn follow_workers(&mut self, now: Timestamp) {
         let planned = self.planning.planner.resources();
         let workers = planned.filter(|id| matches!(id, ResourceId::Workers(_)));
         for id in workers.cloned().collect::<Vec<_>>() {
             match self.setup(&id, now) {
-                Some(_) => self.prepare(&id, now),
-                None => self.lose_resource(&id, now),
+                Some(_) => self.ensure_planned(&id, now),
+                None => self.drop_resource(&id, now),
             }
         }
     }
 
-    /// The organisation has changed: people work at other times from now on, or not at all, or may not do any more what they
-    /// were to do. What is lost by that is lost by a fault.
+    /// The organisation has changed: people work at other times, or not at all, or may not do planned steps any more.
+    /// Losses by that count as faults.
     pub(crate) fn refit(&mut self, now: Timestamp) {
         self.refit_all(true, now);
     }
 
-    /// Makes all plans anew: calendars are known for some time ahead only.
+    /// Rebuilds all plans: calendars are computed for some time ahead only.
     pub(super) fn refit_all(&mut self, is_fault: bool, now: Timestamp) {
         self.planning.note_refitted(now);
         self.planning.hurry_revoked(now);
-        self.refit_those(|_| true, is_fault, now);
-        for task in self.steps_in_vain() {
-            self.replan_step(task, WHY_NOT, is_fault, now);
+        self.refit_where(|_| true, is_fault, now);
+        for task in self.steps_lacking_performer() {
+            self.replan_step(task, WHY_LACKING, is_fault, now);
         }
     }
 
-    /// Executors were registered, have changed or are gone.
+    /// Executors were registered, changed or removed.
     pub(crate) fn follow_executors(&mut self, now: Timestamp) {
         let changed = self.executors.registry.take_changed();
         if changed.is_empty() {
@@ -179,12 +179,12 @@ impl Site {
             ResourceId::Executor(name) => changed.contains(name),
             ResourceId::Person(_) | ResourceId::Workers(_) => false,
         };
-        self.refit_those(is_one, true, now);
-        // Before the jobs of those that are gone are given to others.
+        self.refit_where(is_one, true, now);
+        // Before the jobs of removed executors are assigned to others.
         self.replan_due(now);
     }
 
-    fn refit_those(
+    fn refit_where(
         &mut self,
         counts: impl Fn(&ResourceId) -> bool,
         is_fault: bool,
@@ -194,15 +194,15 @@ impl Site {
         let late = self.planning.planner.late();
         let all: Vec<ResourceId> =
             self.planning.planner.resources().filter(|id| counts(id)).cloned().collect();
-        self.planning.watch_now();
+        self.planning.check_now();
         for id in all {
             match self.setup(&id, now) {
                 Some(setup) => self.planning.planner.set_up(id, &setup, now),
-                None => self.lose_resource(&id, now),
+                None => self.drop_resource(&id, now),
             }
         }
         if is_fault {
-            self.tell_lost(&late, now);
+            self.revoke_newly_late(&late, now);
         }
     }
 
@@ -241,7 +241,7 @@ pub(super) fn hands(executor: &ExecutorRegistered) -> u32 {
     executor.at_once.unwrap_or(executor.limit).min(executor.limit)
 }
 
-/// The same, of whichever type they are.
+/// Like `hands`, whatever the types of the tasks.
 pub(super) fn hands_for_any(executor: &ExecutorRegistered) -> u32 {
     let least = executor.types.iter().filter_map(|own| own.limit).min();
     hands(executor).min(least.unwrap_or(u32::MAX)).max(1)

@@ -1,6 +1,6 @@
 //! Starts with a deadline, and questions whether one could be promised.
 //!
-//! Invariant: a start goes on only when everything its promise rests on is firm, or when it was to start without a promise.
+//! Invariant: a start proceeds only when everything its promise depends on is firm, or if it starts without a promise.
 
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
@@ -26,40 +26,40 @@ use crate::{Held, Site};
 /// How long a promise is kept for a case that is about to start.
 const STARTS_WITHIN: Duration = Duration::from_secs(5);
 
-/// A deadline that somebody wants for a start.
+/// A deadline wanted for a start.
 #[derive(Debug)]
 pub struct Wish {
     pub at: Timestamp,
-    /// What to do if nobody can promise it.
+    /// What to do if it cannot be promised.
     pub unpromised: Unpromised,
-    /// What is less important may be displaced.
+    /// Less important tasks may be displaced.
     pub priority: u8,
-    /// Only tell whether it could be promised.
+    /// Only answer whether it could be promised.
     pub ask_only: bool,
-    /// What was found out about it.
+    /// The result of the admission.
     pub(crate) found: Option<Box<Deadline>>,
 }
 
 impl Wish {
-    /// A deadline that is to be promised.
+    /// A deadline to be promised.
     pub fn new(at: Timestamp) -> Self {
         let priority = Deadline::PRIORITY_DEFAULT;
         Self { at, unpromised: Unpromised::default(), priority, ask_only: false, found: None }
     }
 
-    /// Whether the case starts also without a promise.
+    /// Whether the case also starts without a promise.
     fn starts_anyway(&self) -> bool {
         self.unpromised == Unpromised::Start && !self.ask_only
     }
 }
 
-/// A start whose deadline is looked at.
+/// A start in admission.
 #[derive(Debug)]
 pub(super) struct Starting {
     id: RequestId,
     caller: Caller,
     start: Start,
-    /// Starts under the same idempotency key wait for what comes of this one.
+    /// Starts with the same idempotency key, which wait for the result.
     repeated: Vec<Held>,
 }
 
@@ -73,16 +73,16 @@ impl Starting {
 #[derive(Debug)]
 pub(super) struct Granted {
     held: Vec<(ServerId, Attempt)>,
-    /// Others may have been displaced for it.
+    /// Other tasks may have been displaced for it.
     has_displaced: bool,
     pub(super) until: Timestamp,
     request: RequestId,
 }
 
 impl Planning {
-    /// Whether an admission has to come before a start.
-    pub(crate) fn seeks_promise(&self, start: &Start) -> bool {
-        // What was granted may have been lost while the start had to wait for something else.
+    /// Whether a start needs an admission first.
+    pub(crate) fn needs_admission(&self, start: &Start) -> bool {
+        // The grant may have been lost while the start waited for something else.
         let is_lost = |found: &Deadline| {
             !found.legs.is_empty() && !self.granted.contains_key(&start.instance)
         };
@@ -90,22 +90,22 @@ impl Planning {
         wish.is_some_and(|wish| wish.found.as_deref().is_none_or(is_lost))
     }
 
-    /// Whether a start under this key waits for an admission.
-    pub(crate) fn is_sought(&self, key: StreamId) -> bool {
-        self.admissions.values().any(|admission| is_under(admission, key))
+    /// Whether a start with this key is in admission.
+    pub(crate) fn is_in_admission(&self, key: StreamId) -> bool {
+        self.admissions.values().any(|admission| has_key(admission, key))
     }
 
-    /// Another start under the same key waits for what comes of it.
+    /// Another start with the same key waits for the result.
     pub(crate) fn wait_for_search(&mut self, key: StreamId, held: Held) {
         let mut admissions = self.admissions.values_mut();
-        let own = admissions.find(|admission| is_under(admission, key));
+        let own = admissions.find(|admission| has_key(admission, key));
         if let Some(Purpose::Start(starting)) = own.map(|own| &mut own.purpose) {
             starting.repeated.push(held);
         }
     }
 
-    /// The steps of a process that have to be promised, the most urgent of those that can begin first; and those of which
-    /// nobody knows how long they take.
+    /// The steps of a process to promise, of those that can begin the most urgent first; and the names of steps of
+    /// unknown duration.
     fn steps_of(&self, schema: &Schema, now: Timestamp) -> (Vec<Step>, Vec<Wanted>, Vec<String>) {
         let legs = legs(schema);
         let costs: Vec<i64> = legs.iter().map(|leg| self.cost(schema, leg).0).collect();
@@ -128,19 +128,19 @@ impl Planning {
         (steps, wanted.collect(), unknown)
     }
 
-    /// How much work a step is: what the definition says, or what was seen of it.
+    /// The amount of work of a step: by the definition, refined by observation.
     fn cost(&self, schema: &Schema, leg: &PlanLeg) -> Work {
         let said = work(leg.takes.unwrap_or_default());
         let step = schema.node(leg.node).name.clone();
         let seen = self.ledger.seen.get(&(schema.process.clone(), step));
-        // Nothing is done in no time.
+        // No step takes no time.
         seen.map_or(said, |seen| seen.refine(said)).max(Work(1))
     }
 }
 
 impl Site {
-    /// Finds out whether a start can be promised; it goes on when that is known.
-    pub(crate) fn seek_promise(
+    /// Begins the admission of a start, which proceeds when the result is known.
+    pub(crate) fn start_admission(
         &mut self,
         id: RequestId,
         caller: Caller,
@@ -156,7 +156,7 @@ impl Site {
             Err(refusal) => self.answer(id, Err(refusal)),
             Ok(admission) => {
                 self.planning.admissions.insert(instance, admission);
-                self.go_on_with(instance, now);
+                self.continue_admission(instance, now);
             }
         }
     }
@@ -169,13 +169,13 @@ impl Site {
         now: Timestamp,
     ) -> Result<Admission, Refusal> {
         let schema = self.schema_to_start(&start)?;
-        // Nobody's time is reserved for what cannot be started.
+        // Nothing is reserved for a start that would be refused.
         legwork_engine::data::typed(&schema, Schema::START, &start.data)
             .map_err(|rejection| Refusal::from(&rejection))?;
         let wish = start.deadline.as_ref();
         let (at, priority) = wish.map_or((now, 0), |wish| (wish.at, wish.priority));
         let starts_anyway = wish.is_some_and(|wish| wish.starts_anyway());
-        // What a schedule missed is started all the same.
+        // A start that a schedule has missed is started all the same.
         let is_late = at <= now;
         if is_late && !caller.is_schedule() {
             let message = format!(
@@ -220,7 +220,7 @@ impl Site {
         Ok(admission)
     }
 
-    /// A start is promised, or is not.
+    /// The admission of a start has ended.
     pub(super) fn start_decided(
         &mut self,
         id: InstanceId,
@@ -249,7 +249,7 @@ impl Site {
             }
             (Some(_), false) => None,
         };
-        // Offers stay until they are accepted or over.
+        // Offers stay until they are accepted or expire.
         if is_offer {
             self.planning.note_offered(id, now);
         } else if refusal.is_some() {
@@ -272,7 +272,7 @@ impl Site {
                         self.planning.granted.insert(id, granted);
                     }
                 }
-                // Of the version for which it was found out.
+                // The version that was admitted.
                 start.version = Some(schema.version);
                 wish.found = Some(Box::new(deadline));
                 self.admit(Held { id: request, caller, request: Request::Start(start) }, now);
@@ -283,12 +283,12 @@ impl Site {
             }
             (None, None) => {}
         }
-        // Starts that waited under the same key find what became of it.
+        // Starts that waited with the same key find the result.
         repeated.into_iter().for_each(|held| self.admit(held, now));
     }
 
-    /// The case that was promised has started.
-    pub(crate) fn promise_taken_up(&mut self, id: InstanceId, now: Timestamp) {
+    /// A promised case has started.
+    pub(crate) fn on_promised_start(&mut self, id: InstanceId, now: Timestamp) {
         if self.planning.granted.remove(&id).is_some() {
             self.planning.counts.promised += 1;
             self.planning.planned_at.insert(id, now);
@@ -296,15 +296,14 @@ impl Site {
         }
     }
 
-    /// A start is refused although it was promised, or nobody wants it any more: the promise is given back when all that is
-    /// due is done.
-    pub(crate) fn give_granted_up(&mut self, request: RequestId) {
+    /// A promised start is refused or cancelled: its promise expires, and is released after the present input.
+    pub(crate) fn expire_granted(&mut self, request: RequestId) {
         let own = self.planning.granted.values_mut().filter(|granted| granted.request == request);
         own.for_each(|granted| granted.until = self.clock.latest);
     }
 
-    /// Gives promises back for starts that did not come. Those that were displaced for them are tried again.
-    pub(super) fn give_back_granted(&mut self, now: Timestamp) {
+    /// Releases the promises of starts that did not come, and replans the cases displaced for them.
+    pub(super) fn release_expired_grants(&mut self, now: Timestamp) {
         let over = self.planning.granted.extract_if(.., |_, granted| granted.until <= now);
         for (_, granted) in over.collect::<Vec<_>>() {
             self.release_all(granted.held, now);
@@ -314,9 +313,9 @@ impl Site {
         }
     }
 
-    /// Nobody waits for a start any more.
-    pub(crate) fn drop_route(&mut self, request: RequestId, now: Timestamp) {
-        self.give_granted_up(request);
+    /// The client of a start has disconnected.
+    pub(crate) fn cancel_start(&mut self, request: RequestId, now: Timestamp) {
+        self.expire_granted(request);
         let mut own = None;
         for (id, admission) in &mut self.planning.admissions {
             if let Purpose::Start(starting) = &mut admission.purpose {
@@ -344,13 +343,13 @@ impl Planning {
         self.offered.push_back((now + STARTS_WITHIN, id));
     }
 
-    /// Whether something was offered just now, or promised for a start that is about to come.
-    pub(super) fn is_told(&self, id: InstanceId) -> bool {
+    /// Whether an instance has a recent offer, or a promise for a start that is about to come.
+    pub(super) fn is_offered_or_granted(&self, id: InstanceId) -> bool {
         self.granted.contains_key(&id) || self.offered.iter().any(|(_, one)| *one == id)
     }
 }
 
-fn is_under(admission: &Admission, key: StreamId) -> bool {
+fn has_key(admission: &Admission, key: StreamId) -> bool {
     match &admission.purpose {
         Purpose::Start(starting) => {
             starting.start.key.as_deref().is_some_and(|own| own.stream == key)
@@ -359,12 +358,12 @@ fn is_under(admission: &Admission, key: StreamId) -> bool {
     }
 }
 
-/// Whether a step goes where its executor is.
+/// Whether a step is done at the home of its executor.
 pub(super) fn is_anywhere(schema: &Schema, node: legwork_model::id::NodeId) -> bool {
     matches!(schema.entry_of(schema.node(node)).kind, NodeKind::Locate)
 }
 
-/// What would be offered to a caller who starts this.
+/// The identity of an offer to a caller for a start.
 fn offer(caller: &Caller, start: &Start, version: u32) -> Offer {
     let hash = |what: &dyn Fn(&mut FxHasher)| {
         let mut hasher = FxHasher::default();
@@ -382,7 +381,7 @@ fn offer(caller: &Caller, start: &Start, version: u32) -> Offer {
     Offer { caller: caller_hash, process, case }
 }
 
-/// The deadline with all that is held for it.
+/// The deadline with all reservations held for it.
 pub(super) fn promised(admission: &Admission) -> Deadline {
     let all = admission.wanted.iter().zip(admission.search.held());
     let legs = all.map(|(wanted, (planner, grant))| Leg {
@@ -402,7 +401,7 @@ pub(super) fn promised(admission: &Admission) -> Deadline {
     Deadline { legs: legs.collect(), ..deadline }
 }
 
-/// Why it cannot be promised. If there is a date for which it can, who would do what when tells what it waits for.
+/// Why a deadline cannot be promised. If there is a possible date, the plan for it shows what the case waits for.
 fn not_promised(
     admission: &Admission,
     earliest: Option<Timestamp>,

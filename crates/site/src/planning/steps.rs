@@ -1,4 +1,4 @@
-//! What becomes of promised steps: begun, over, revoked, promised anew.
+//! Promised steps: begun, over, revoked, promised again.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use legwork_org::ItemKey;
 use legwork_plan::TaskId;
 
 use super::holders::claimed_by;
-use super::word::News;
+use super::step_reports::StepReport;
 use super::{key, task_id};
 use crate::Site;
 use crate::cases::Cases;
@@ -20,40 +20,40 @@ use crate::jobs::JobKey;
 use crate::message::Stage;
 use crate::planning::Planning;
 
-/// How far a step is, as it was told last.
+/// The stage of a step as last reported.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct ReportedStep {
     pub(super) stage: Stage,
     pub(super) since: Timestamp,
     /// Who has claimed it.
     pub(super) holder: Option<AgentId>,
-    /// The planner of the step, which was told; `None` if it is not planned any more.
+    /// The planner the report was sent to; `None` if the step is not planned any more.
     pub(super) planner: Option<ServerId>,
 }
 
-/// What has changed in an instance since its plan was followed last.
-struct Moved {
-    /// Who has started it, if that is another server.
+/// The changes in an instance since its plan was last followed.
+struct PlanChanges {
+    /// The server that started it, if it is another one.
     starter: Option<ServerId>,
-    /// How far steps are, and how long those took that are done.
-    told: Vec<(TaskId, Told, Option<u64>)>,
+    /// New stages of steps, with the durations of those that are done.
+    reported: Vec<(TaskId, ReportedStep, Option<u64>)>,
     /// Steps that are not planned any more.
-    left: Vec<TaskId>,
-    /// Steps that are done once more than was planned.
-    again: BTreeSet<(NodeId, u64)>,
+    unplanned: Vec<TaskId>,
+    /// Steps that are done more often than planned.
+    extra_rounds: BTreeSet<(NodeId, u64)>,
 }
 
 impl Planning {
-    /// How far a step of a case is, by its history or by word of the server that controls it.
+    /// The stage of a step of a case, by its history or by the report of the server that controls it.
     pub(super) fn stage_known(
         &self,
         id: InstanceId,
         (schema, state): (&Schema, &State),
         leg: &Leg,
     ) -> Stage {
-        match (stage_of(schema, state, leg), self.word.stage(task_of(id, leg))) {
+        match (stage_of(schema, state, leg), self.step_reports.stage(task_of(id, leg))) {
             (Stage::Over, _) | (_, Some(Stage::Over)) => Stage::Over,
-            (Stage::Waiting | Stage::Begun, Some(told)) => told,
+            (Stage::Waiting | Stage::Begun, Some(reported)) => reported,
             (own @ (Stage::Waiting | Stage::Begun), None) => own,
         }
     }
@@ -67,39 +67,43 @@ impl Cases {
 }
 
 impl Site {
-    /// Brings the plans in line with where an instance stands. Cheap for those without a deadline, which are
-    /// nearly all.
+    /// Updates the plans after a change of an instance. Cheap for instances without a deadline, which are nearly all.
     pub(crate) fn follow_plan(&mut self, id: InstanceId, now: Timestamp) {
-        let Some(Moved { starter, told, left, again }) = self.plan_news(id, now) else { return };
-        for task in left {
-            if let Some(told) = self.planning.stages.get_mut(&task) {
-                told.planner = None;
+        let Some(PlanChanges { starter, reported, unplanned, extra_rounds }) =
+            self.plan_changes(id, now)
+        else {
+            return;
+        };
+        for task in unplanned {
+            if let Some(reported) = self.planning.stages.get_mut(&task) {
+                reported.planner = None;
             }
         }
-        for (node, round) in again {
+        for (node, round) in extra_rounds {
             let task = TaskId { instance: id, step: node.0, round };
-            let waits = Told { stage: Stage::Waiting, since: now, holder: None, planner: None };
+            let waits =
+                ReportedStep { stage: Stage::Waiting, since: now, holder: None, planner: None };
             if self.planning.stages.insert(task, waits).is_none() {
-                self.tell_step(task, News::new(Stage::Begun, now), [None, starter], now);
-                self.goes_round(task, now);
+                self.report_step(task, StepReport::new(Stage::Begun, now), [None, starter], now);
+                self.on_extra_round(task, now);
             }
         }
-        let is_done = told.iter().any(|(_, news, _)| news.stage == Stage::Over);
-        for (task, news, took_ms) in told {
-            let Told { stage, since, holder, planner } = news.clone();
-            let before = self.planning.stages.insert(task, news);
+        let is_done = reported.iter().any(|(_, report, _)| report.stage == Stage::Over);
+        for (task, report, took_ms) in reported {
+            let ReportedStep { stage, since, holder, planner } = report.clone();
+            let before = self.planning.stages.insert(task, report);
             let is_held_as_before =
                 before.as_ref().map_or(holder.is_none(), |before| before.holder == holder);
-            // That a step waits is news only if somebody had begun.
+            // A waiting step is reported only if it had begun before.
             let had_begun = before.is_some_and(|before| before.stage != Stage::Waiting);
             if stage != Stage::Waiting || had_begun || !is_held_as_before {
-                let news = News { took_ms, holder, ..News::new(stage, since) };
-                self.tell_step(task, news, [planner, starter], now);
-                self.step_told(key(task), (stage, since), now);
+                let report = StepReport { took_ms, holder, ..StepReport::new(stage, since) };
+                self.report_step(task, report, [planner, starter], now);
+                self.on_stage(key(task), (stage, since), now);
             }
             if starter.is_none() {
-                self.took(key(task), took_ms, now);
-                self.follow_holder(task, !is_held_as_before, now);
+                self.note_duration(key(task), took_ms, now);
+                self.replan_for_holder(task, !is_held_as_before, now);
             }
         }
         if is_done && starter.is_none() {
@@ -113,26 +117,26 @@ impl Site {
         }
     }
 
-    /// What has changed in the steps of an instance that are planned; `None` if it has no deadline.
-    fn plan_news(&self, id: InstanceId, now: Timestamp) -> Option<Moved> {
+    /// The changes of the planned steps of an instance; `None` if it has no deadline.
+    fn plan_changes(&self, id: InstanceId, now: Timestamp) -> Option<PlanChanges> {
         let (schema, state) = self.cases.instances.state(id)?;
         let deadline = state.deadline()?;
         let starter = state.started_elsewhere();
-        let (mut told, mut left) = (Vec::new(), Vec::new());
+        let (mut reported, mut unplanned) = (Vec::new(), Vec::new());
         for leg in &deadline.legs {
             let task = task_of(id, leg);
             let stage = stage_of(schema, state, leg);
             let planner = leg.planned.as_ref().map(|planned| planned.planner);
             if planner.is_none() {
-                left.push(task);
-                // The starter has to know who has claimed it when it has it replanned.
+                unplanned.push(task);
+                // The starter has to know the holder when it replans the step.
                 let is_a_persons = || schema.node(leg.node).who().is_some();
                 if stage == Stage::Over || starter.is_none() || !is_a_persons() {
                     continue;
                 }
             }
             let is_now = is_now(schema, state, leg);
-            // No server controls what is skipped, nor a round that is not gone: any that knows it says so.
+            // No server controls a skipped step, or a round that is not done: any server that knows of it reports it.
             let is_skipped = stage == Stage::Over
                 && !(is_now && state.node_state(leg.node) != NodeState::Skipped);
             let controls = || self.standing(id).controls(schema, state, leg.node);
@@ -140,7 +144,7 @@ impl Site {
                 continue;
             }
             let before = self.planning.stages.get(&task);
-            // A job that was given to somebody is still open.
+            // A job that is leased is still open.
             let is_given = || {
                 let activity = state.activity(schema, leg.node);
                 is_now && self.jobs.is_leased(&JobKey { instance: id, activity })
@@ -155,41 +159,42 @@ impl Site {
             if same.is_some_and(|same| same.planner == planner) {
                 continue;
             }
-            // A new planner does not know how far it is, and after a restart it is not known which planners do.
+            // A new planner does not know the stage, and after a restart it is unknown which planners do.
             let claimed = || state.open_at(schema, leg.node).and_then(|open| open.claimed_at);
             let claimed = if stage == Stage::Begun { claimed() } else { None };
             let since = same.map_or(claimed.unwrap_or(now), |same| same.since);
-            // Of what nobody had promised when it was done it is not known when that was noticed.
+            // The duration of a step that nobody had promised when it was done is unknown.
             let took = before.filter(|it| same.is_none() && is_now && it.planner.is_some());
             let took = took.and_then(|before| self.took_since(state, leg, before, now));
-            told.push((task, Told { stage, since, holder, planner }, took));
+            reported.push((task, ReportedStep { stage, since, holder, planner }, took));
         }
-        let again = rounds_again(schema, state, deadline);
-        Some(Moved { starter, told, left, again })
+        let extra_rounds = extra_rounds(schema, state, deadline);
+        Some(PlanChanges { starter, reported, unplanned, extra_rounds })
     }
 
-    /// Takes in what was promised for an instance before the server went down.
-    pub(crate) fn expect_promises(&mut self, id: InstanceId) {
+    /// Replays the promises of an instance after a restart.
+    pub(crate) fn recover_promises(&mut self, id: InstanceId) {
         let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let Some(deadline) = state.deadline() else { return };
-        self.planning.word.recover(id);
+        self.planning.step_reports.recover(id);
         if state.started_elsewhere().is_some() {
             return;
         }
         self.planning.updates.recover(id, state);
         let turned = deadline.turned.is_some();
-        // That it was revoked has been counted.
+        // Its revocation was counted before.
         let is_revoked =
             !state.lifecycle().has_ended() && !deadline.is_unpromised && !deadline.is_promised();
         let open = deadline.legs.iter().filter(|leg| stage_of(schema, state, leg) != Stage::Over);
-        // Its state stays in memory, so that it can be told what becomes of them. How far they are is told again.
+        // Its state stays in memory, so that outcomes of its steps can be recorded. Their stages are reported again.
         let (stage, since) = (Stage::Waiting, state.started_at());
-        let told = |planner| Told { stage, since, holder: None, planner: Some(planner) };
-        let stages: Vec<(TaskId, Told)> = open
-            .filter_map(|leg| Some((task_of(id, leg), told(leg.planned.as_ref()?.planner))))
+        let reported =
+            |planner| ReportedStep { stage, since, holder: None, planner: Some(planner) };
+        let stages: Vec<(TaskId, ReportedStep)> = open
+            .filter_map(|leg| Some((task_of(id, leg), reported(leg.planned.as_ref()?.planner))))
             .collect();
         let here = self.cluster.server_here();
-        let planners = stages.iter().filter_map(|(_, told)| told.planner);
+        let planners = stages.iter().filter_map(|(_, reported)| reported.planner);
         for planner in planners.filter(|planner| *planner != here) {
             self.planning.reach.needs(planner, self.clock.latest);
         }
@@ -203,21 +208,21 @@ impl Site {
         }
     }
 
-    /// Somebody has been given a job: if it was promised, they work on it now.
+    /// A job is leased: if it was promised, its step has begun.
     pub(crate) fn begin_promised(&mut self, job: &JobKey, now: Timestamp) {
         let Some((schema, state)) = self.cases.instances.state(job.instance) else { return };
         let Some(leg) = leg_of(schema, state, &job.activity) else { return };
         let Some(planner) = leg.planned.as_ref().map(|planned| planned.planner) else { return };
         let (task, starter) = (task_of(job.instance, leg), state.started_elsewhere());
         let (stage, since) = (Stage::Begun, now);
-        let begun = Told { stage, since, holder: None, planner: Some(planner) };
+        let begun = ReportedStep { stage, since, holder: None, planner: Some(planner) };
         self.planning.stages.insert(task, begun);
-        self.tell_step(task, News::new(Stage::Begun, now), [Some(planner), starter], now);
-        self.step_told(key(task), (Stage::Begun, now), now);
+        self.report_step(task, StepReport::new(Stage::Begun, now), [Some(planner), starter], now);
+        self.on_stage(key(task), (Stage::Begun, now), now);
     }
 
-    /// A loop goes round once more than was planned: what follows is not promised any more, and that is told.
-    fn goes_round(&mut self, task: TaskId, now: Timestamp) {
+    /// A loop is repeated more often than planned: revokes the promise of what follows.
+    fn on_extra_round(&mut self, task: TaskId, now: Timestamp) {
         let Some((schema, state)) = self.cases.instances.state(task.instance) else { return };
         let Some(deadline) = state.deadline().filter(|deadline| deadline.is_promised()) else {
             return;
@@ -231,11 +236,11 @@ impl Site {
         let leg = Leg { round: task.round, planned: None, ..last.clone() };
         let reason = format!("`{}` is done once more than was planned", schema.node(node).name);
         self.count_revoked(task.instance, now);
-        self.put_plan(task.instance, Replanned { legs: vec![leg], reason }, now);
+        self.record_plan(task.instance, Replanned { legs: vec![leg], reason }, now);
     }
 
-    /// How far a step is that was promised or asked for here.
-    pub(super) fn step_told(
+    /// The stage of a step that was promised or requested here has changed.
+    pub(super) fn on_stage(
         &mut self,
         task: TaskKey,
         (stage, since): (Stage, Timestamp),
@@ -243,9 +248,9 @@ impl Site {
     ) {
         let task = task_id(task);
         if task.round > 0 && stage == Stage::Begun {
-            self.goes_round(task, now);
+            self.on_extra_round(task, now);
         }
-        self.wake_planner(now);
+        self.restore_plans_once(now);
         self.note_occupied(now);
         let planner = &mut self.planning.planner;
         planner.pass(now);
@@ -254,15 +259,15 @@ impl Site {
             Stage::Begun => planner.begin(task, since.min(now)),
             Stage::Waiting => planner.leave(task),
         }
-        self.keep_plans(now);
+        self.record_plan_changes(now);
         if stage == Stage::Over && !self.cases.is_promised(task.instance) {
-            self.planning.anew.hurry_case(task.instance, now);
+            self.planning.replans.hurry_case(task.instance, now);
         }
     }
 
-    /// Steps are planned otherwise from now on: here, and where others have to do with the instance. Answers whether that could
-    /// be recorded.
-    pub(super) fn put_plan(
+    /// Records a change of the plan of an instance, and sends it to the other servers involved. Returns whether it
+    /// could be recorded.
+    pub(super) fn record_plan(
         &mut self,
         id: InstanceId,
         replanned: Replanned,
@@ -271,15 +276,15 @@ impl Site {
         let is_put = self.command(id, Command::Replan(Box::new(replanned.clone())), now).is_ok();
         if is_put {
             self.planning.planned_at.insert(id, now);
-            self.tell_plan(id, &replanned, now);
-            self.show_plan(id, &replanned.legs);
+            self.send_plan(id, &replanned, now);
+            self.touch_items(id, &replanned.legs);
             self.note_promise(id);
         }
         is_put
     }
 
-    /// Those who follow a list see for whom its items are planned now.
-    pub(super) fn show_plan(&mut self, id: InstanceId, legs: &[Leg]) {
+    /// Items of changed steps are sent again to readers of worklists, since they show the planned performer.
+    pub(super) fn touch_items(&mut self, id: InstanceId, legs: &[Leg]) {
         let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let known = legs.iter().filter(|leg| (leg.node.0 as usize) < schema.nodes.len());
         let items: Vec<Activity> = known.map(|leg| state.activity(schema, leg.node)).collect();
@@ -289,7 +294,7 @@ impl Site {
     }
 }
 
-/// By when a job is due that is planned.
+/// By when a planned job is due.
 pub(crate) fn promised_for(
     schema: &Schema,
     state: &State,
@@ -299,7 +304,7 @@ pub(crate) fn promised_for(
     leg.planned.as_ref().map(|_| leg.due)
 }
 
-/// What is planned for an activity, if its instance has a deadline.
+/// The plan of an activity, if its instance has a deadline.
 pub(crate) fn leg_of<'s>(
     schema: &Schema,
     state: &'s State,
@@ -311,8 +316,8 @@ pub(crate) fn leg_of<'s>(
     deadline.legs.iter().find(|leg| known && (leg.node, leg.round) == (activity.node, round))
 }
 
-/// Steps that are open in a round for which nothing was planned.
-fn rounds_again(schema: &Schema, state: &State, deadline: &Deadline) -> BTreeSet<(NodeId, u64)> {
+/// Steps that are open in a round without a plan.
+fn extra_rounds(schema: &Schema, state: &State, deadline: &Deadline) -> BTreeSet<(NodeId, u64)> {
     if !deadline.is_promised() {
         return BTreeSet::new();
     }
@@ -336,13 +341,13 @@ pub(super) fn task_of(instance: InstanceId, leg: &Leg) -> TaskId {
     TaskId { instance, step: leg.node.0, round: leg.round }
 }
 
-/// Whether a leg is of the round in which its step is now.
+/// Whether a leg is of the present round of its step.
 pub(super) fn is_now(schema: &Schema, state: &State, leg: &Leg) -> bool {
     let known = (leg.node.0 as usize) < schema.nodes.len();
     known && state.activity(schema, leg.node).iteration.number() == leg.round
 }
 
-/// Whether a leg is of a round before that in which its step is now.
+/// Whether a leg is of an earlier round of its step.
 pub(super) fn is_past(schema: &Schema, state: &State, leg: &Leg) -> bool {
     let known = (leg.node.0 as usize) < schema.nodes.len();
     known && leg.round < state.activity(schema, leg.node).iteration.number()
@@ -360,7 +365,7 @@ pub(super) fn stage_of(schema: &Schema, state: &State, leg: &Leg) -> Stage {
         Ordering::Equal => {}
     }
     match state.node_state(leg.node) {
-        // The executor that has given the result has nothing left to do but to learn that it counts.
+        // The executor has given its result, and only waits for the verdict.
         _ if state.answer(leg.node).is_some() => Stage::Over,
         NodeState::NotActivated | NodeState::Activated | NodeState::Failed => Stage::Waiting,
         NodeState::Selected => Stage::Begun,
@@ -368,7 +373,7 @@ pub(super) fn stage_of(schema: &Schema, state: &State, leg: &Leg) -> Stage {
     }
 }
 
-/// Whether a leg is of a later round and the loop is left that would have to go round for it.
+/// Whether a leg is of a later round that will not come, since its loop was left.
 pub(super) fn is_given_back(schema: &Schema, state: &State, leg: &Leg) -> bool {
     let Some(node) = schema.nodes.get(leg.node.0 as usize) else { return false };
     let now = state.activity(schema, leg.node).iteration;

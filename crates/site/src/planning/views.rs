@@ -1,4 +1,4 @@
-//! Plans and deadlines for people to look at.
+//! Views of plans and deadlines.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::catalog::access::Caller;
 use crate::refusal::Refusal;
 
 impl DeadlineView {
-    /// As it was planned; of a case that runs also what is not needed any more.
+    /// As planned; for a running case including steps that are not needed any more.
     pub(crate) fn of(schema: &Schema, deadline: &Deadline, state: Option<&State>) -> Self {
         let node = |leg: &Leg| schema.nodes.get(leg.node.0 as usize);
         let is_revoked = !deadline.is_unpromised && !deadline.is_promised();
@@ -46,7 +46,7 @@ impl DeadlineView {
 }
 
 impl Site {
-    /// What somebody is to do when.
+    /// The plan of a person or an executor.
     pub(crate) fn plan_of(
         &mut self,
         caller: &Caller,
@@ -55,7 +55,7 @@ impl Site {
     ) -> Result<Answer, Refusal> {
         match &resource {
             ResourceId::Person(agent) => caller.require_work_as(agent)?,
-            // It names cases of everybody, so it is for those who may look at cases, and for programs.
+            // The plan of an executor names cases, so it is for callers who may look at cases, and for programs.
             ResourceId::Executor(_) | ResourceId::Workers(_) => caller
                 .require_start()
                 .or_else(|refusal| caller.require_worker().map_err(|_| refusal))?,
@@ -74,13 +74,13 @@ impl Site {
             ));
         }
         self.require_planner_here(&resource)?;
-        self.wake_planner(now);
-        self.prepare(&resource, now);
+        self.restore_plans_once(now);
+        self.ensure_planned(&resource, now);
         self.note_occupied(now);
         let instances = &self.cases.instances;
         let planner = &mut self.planning.planner;
         planner.pass(now);
-        // What goes on after the night is shown as it is worked on, day by day.
+        // Work that continues the next day is shown by day.
         let working_time = match &resource {
             ResourceId::Person(agent) => self.catalog.organisation().working_time(agent),
             ResourceId::Executor(_) | ResourceId::Workers(_) => None,
@@ -99,7 +99,7 @@ impl Site {
                 let promised = task.and_then(|task| planner.reservation(task));
                 let named = promised.map(|own| own.step.clone()).filter(|it| !it.is_empty());
                 let (known, iteration) = task.and_then(|it| activity(instances, it)).unzip();
-                // What was promised before names were told may be known here all the same.
+                // A reservation from before steps were named in it may be known here.
                 let step = named.or(known);
                 let iteration = iteration.unwrap_or_default();
                 let due = promised.map(|own| own.window.due);
@@ -137,12 +137,12 @@ impl Site {
     }
 }
 
-/// Whether the workers of its type have promised a step, and not an executor that an older version stored as a worker.
+/// Whether workers have promised a step, and not an executor that an earlier version stored as a worker.
 pub(crate) fn is_by_workers(node: &Node, by: &Performer) -> bool {
     matches!((node.job(), by), (Some(job), Performer::Worker(name)) if job == name)
 }
 
-/// The step that a task is of, and in which round, if the case is known here.
+/// The step of a task, with its round, if the case is known here.
 fn activity(instances: &Instances, task: TaskId) -> Option<(Arc<str>, Iteration)> {
     let node = instances.get(task.instance)?.schema.nodes.get(task.step as usize)?;
     Some((node.name.clone(), Iteration::numbered(task.round, node.loops.len())))

@@ -1,4 +1,4 @@
-//! What came of promises: kept, broken and where, revoked; and how long steps took.
+//! Outcomes of promises: kept, broken and where, revoked; and durations of steps.
 
 use std::sync::Arc;
 
@@ -11,30 +11,30 @@ use legwork_placement::Map;
 use legwork_plan::{Span, Supply, WHOLE};
 
 use super::regular::share;
-use super::steps::{Told, is_now, is_past, stage_of, task_of};
+use super::steps::{ReportedStep, is_now, is_past, stage_of, task_of};
 use crate::Site;
 use crate::executors::Executors;
 use crate::message::Stage;
 use crate::planning::Planning;
 
-/// Where a promise was broken: the first step that was done later than it was due, and the executor or the domain that had
-/// promised it. Which person that was stands in the case and not here: these are shown to those who watch the server.
+/// Where a promise was broken: the first step that was late, and the executor or the domain that had promised it. A
+/// person is not named here, since these figures are shown to everybody who monitors the server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BrokenAt {
     pub process: Arc<str>,
     pub step: Arc<str>,
-    /// Empty for a server that is alone.
+    /// Empty for a single server.
     pub domain: Arc<str>,
     /// Empty if it was a person.
     pub executor: Arc<str>,
 }
 
-/// So many places are told apart.
+/// The most places that are counted separately.
 const PLACES_MAX: usize = 100;
 const OTHERS: &str = "others";
 
 impl Planning {
-    /// The deadline of a case has passed. Of one that was never promised it is not told where.
+    /// The deadline of a case has passed; `None` for a case that was never promised.
     pub(super) fn count_broken(&mut self, place: Option<BrokenAt>) {
         self.counts.broken += 1;
         let Some(place) = place else { return };
@@ -50,14 +50,14 @@ impl Planning {
         *broken.entry(if is_one_more { others() } else { place }).or_default() += 1;
     }
 
-    /// Somebody has done something, of whatever case.
+    /// An agent has completed a step of any case.
     pub(crate) fn note_done(&mut self, by: AgentId, now: Timestamp) {
         self.done_at.insert(by, now);
     }
 }
 
 impl Executors {
-    /// How much an executor has done in a time, without what it does regularly.
+    /// The working time of a performer in an interval, without regular work of executors.
     fn worked_by(&self, by: &Performer, from: Timestamp, to: Timestamp) -> u64 {
         let passed = u64::try_from(to.since(from).as_millis()).unwrap_or(u64::MAX);
         let Some(name) = by.program() else { return passed };
@@ -72,7 +72,7 @@ impl Site {
         self.planning.broken.iter().map(|(place, count)| (place, *count))
     }
 
-    /// An instance has just ended: counts where it was started whether its deadline was kept.
+    /// An instance has just ended: the server that started it counts whether its deadline was kept.
     pub(crate) fn count_end(&mut self, id: InstanceId) {
         let Some(slot) = self.cases.instances.get(id) else { return };
         let Some(state) = slot.state.as_deref() else { return };
@@ -80,14 +80,16 @@ impl Site {
             return;
         }
         let Some(deadline) = state.deadline() else { return };
-        // What passed before was counted then, unless it may have ended elsewhere.
-        let unheard = self.planning.unheard.get(&id).copied();
-        let Some(by) = unheard.or(deadline.passed.is_none().then_some(deadline.at)) else { return };
+        // A deadline that passed before was already counted, unless the case may have ended at another server.
+        let uncounted = self.planning.uncounted.get(&id).copied();
+        let Some(by) = uncounted.or(deadline.passed.is_none().then_some(deadline.at)) else {
+            return;
+        };
         if slot.ended_at <= Some(by) {
             self.planning.counts.kept += 1;
             return;
         }
-        // It has ended elsewhere, and word of that came before it was found to be late.
+        // It has ended at another server, and the notice came before the deadline was found to have passed.
         let place = self.broken_at(id, (&slot.schema, state), deadline);
         self.planning.count_broken(place);
     }
@@ -101,10 +103,10 @@ impl Site {
         if deadline.legs.is_empty() {
             return None;
         }
-        // The state knows the last round of a step; of those before it is known when they were over.
+        // The state knows the last round of a step; the end of earlier rounds is known from reports.
         let over = |leg: &Leg| {
-            let told = self.planning.stages.get(&task_of(id, leg))?;
-            (is_past(schema, state, leg) && told.stage == Stage::Over).then_some(told.since)
+            let reported = self.planning.stages.get(&task_of(id, leg))?;
+            (is_past(schema, state, leg) && reported.stage == Stage::Over).then_some(reported.since)
         };
         let is_late = |leg: &&Leg| {
             if stage_of(schema, state, leg) != Stage::Over {
@@ -133,7 +135,7 @@ impl Site {
         })
     }
 
-    /// A case is not promised any more, before it is late; each counts once.
+    /// The promise of a case was revoked before its deadline; counted once for each case.
     pub(super) fn count_revoked(&mut self, id: InstanceId, now: Timestamp) {
         let deadline = self.cases.instances.state(id).and_then(|(_, state)| state.deadline());
         let is_before = |deadline: &Deadline| {
@@ -145,13 +147,13 @@ impl Site {
         }
     }
 
-    /// How much time somebody has spent on a step that is done, in milliseconds: of people what they worked, of
-    /// executors from when they got it. A person who has claimed several does one after the other.
+    /// The time spent on a completed step in milliseconds: working time of people, time since the assignment of
+    /// executors. A person who has claimed several steps does one after the other.
     pub(super) fn took_since(
         &self,
         state: &State,
         leg: &Leg,
-        before: &Told,
+        before: &ReportedStep,
         now: Timestamp,
     ) -> Option<u64> {
         if before.stage != Stage::Begun {

@@ -1,11 +1,11 @@
-//! What executors do besides what is reserved, and who may begin a job now.
+//! Unreserved work of executors, and which executor may begin a job now.
 //!
-//! A job that nobody promised takes a hand of its executor like one that was, for as long as it is expected to take. What is
-//! known of it is what the dispatcher knows and what executors report that they hold, so nothing of it is stored: after a
-//! restart jobs are given out anew.
+//! A job without a promise occupies its executor like a promised one, for its expected duration. It is known from the
+//! dispatcher and from what executors report to hold, so nothing of it is stored: after a restart jobs are dispatched
+//! again.
 //!
-//! Invariant: an executor that is planned here is given nothing from here that would make a reservation late, if it takes as
-//! long as is expected. What other servers give it is known as far as it reports what it holds.
+//! Invariant: an executor that is planned here is assigned nothing from here that would make a reservation late, if it
+//! takes as long as expected. Work assigned by other servers is known as far as the executor reports what it holds.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,24 +24,24 @@ use crate::executors::Executors;
 use crate::jobs::JobKey;
 use crate::jobs::demand::{Demanded, demanded};
 
-/// How long a job is expected to take of which nothing is known.
+/// The expected duration of a job of which nothing is known.
 const USUAL: Duration = Duration::from_secs(60);
 
-/// Who may begin a job now.
+/// Which executor may begin a job now.
 #[derive(Debug)]
 pub(crate) enum Turn {
-    /// The executor it is planned for.
+    /// The executor that has promised it.
     Of(ExecutorId),
-    /// The executor it is planned for, later.
+    /// The executor that has promised it, later.
     After(ExecutorId),
-    /// Any executor but those that need their time for what is reserved.
+    /// Any executor except those that need their time for reservations.
     Any { but: BTreeSet<ExecutorId>, is_promised: bool },
 }
 
-/// How long a job is expected to take.
+/// The expected duration of a job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Takes {
-    /// What the definition says.
+    /// By the definition.
     pub(crate) said: Option<Duration>,
     expected_ms: i64,
 }
@@ -62,8 +62,7 @@ impl Executors {
         Some(ResourceId::Executor(one.name.clone()))
     }
 
-    /// How long a job is expected to take: what was promised for it, what its definition says, what was seen of its
-    /// executor, or as long as it may take.
+    /// The expected duration of a job: as promised, by its definition, as seen of the executor, or its timeout.
     pub(crate) fn takes(
         &self,
         schema: &Schema,
@@ -81,23 +80,23 @@ impl Executors {
         Takes { said, expected_ms }
     }
 
-    /// How long so much of a type takes an executor, by what was seen of it.
+    /// The expected duration by the observed pace of an executor.
     fn paced_ms(&self, id: ExecutorId, kind: KindId, size: f64) -> Option<i64> {
         let pace_ms = self.book.seen(id, kind).pace_ms?;
-        // That is by the clock, with what it does regularly.
+        // The pace includes regular work of the executor, by the clock.
         let part = f64::from(share(self.registry.get(id)?)) / f64::from(WHOLE);
         Some((pace_ms * size * part) as i64)
     }
 }
 
 impl Site {
-    /// Whose turn it is to begin a job.
+    /// Which executor may begin a job.
     pub(crate) fn turn_of(&mut self, key: &JobKey, task: &Task, now: Timestamp) -> Turn {
         let is_promised = self.jobs.is_promised(key) == Some(true);
         if let Some((_, by, planner)) = self.promised(key)
             && self.executors.is_awaited(key, by, task.kind, now)
         {
-            // Another server keeps its plan: what is promised goes first here, and more is not known.
+            // Another server plans this executor: promised jobs go first here, and no more is known.
             let is_turn = self.executors.has_room(by, task.kind)
                 && (planner != self.cluster.server_here() || self.may_begin(key, (by, task), now));
             return if is_turn { Turn::Of(by) } else { Turn::After(by) };
@@ -111,7 +110,7 @@ impl Site {
         Turn::Any { but, is_promised }
     }
 
-    /// The executor a job is planned for, if it is known here.
+    /// The executor that has promised a job, if it is known here.
     fn promised(&self, key: &JobKey) -> Option<(TaskId, ExecutorId, ServerId)> {
         let (schema, state) = self.cases.instances.state(key.instance)?;
         let leg = leg_of(schema, state, &key.activity)?;
@@ -121,12 +120,12 @@ impl Site {
                 let (id, _) = self.executors.registry.named(&name)?;
                 Some((task_of(key.instance, leg), id, planned.planner))
             }
-            // Any worker may do what workers have promised: the one that asks first.
+            // A job promised by workers may be done by any worker, first come first served.
             ResourceId::Person(_) | ResourceId::Workers(_) => None,
         }
     }
 
-    /// Whether an executor can begin a job now, for all that is reserved here.
+    /// Whether an executor can begin a job now without making reservations late.
     fn may_begin(&mut self, key: &JobKey, (id, task): (ExecutorId, &Task), now: Timestamp) -> bool {
         let Some(resource) = self.executors.resource_of(id) else { return false };
         if !self.planning.planner.has_reserved(&resource) {
@@ -140,11 +139,11 @@ impl Site {
         self.planning.planner.may_begin(promised, &resource, takes.work())
     }
 
-    /// Brings the plans in line with what executors have been given from here, and have finished.
+    /// Updates the plans with the assignments of executors.
     pub(crate) fn note_occupied(&mut self, now: Timestamp) {
-        // After a restart nothing is given out before it is known what was promised.
-        if self.planning.is_asleep() {
-            self.wake_planner(now);
+        // After a restart nothing is dispatched before the promises are restored.
+        if self.planning.is_restore_due() {
+            self.restore_plans_once(now);
         }
         self.executors.expire_holds(now);
         let changed = self.executors.assignments.take_changed();
@@ -161,7 +160,7 @@ impl Site {
         }
     }
 
-    /// A plan is new here: its executor may have been given something before.
+    /// A plan is new here: its executor may already have assignments.
     pub(super) fn note_all_occupied(&mut self, resource: &ResourceId, now: Timestamp) {
         if let ResourceId::Executor(name) = resource
             && let Some((id, _)) = self.executors.registry.named(name)
@@ -185,8 +184,8 @@ impl Site {
         self.planning.planner.occupied(resource, &others);
     }
 
-    /// How long a task is expected to take that an executor holds and this server has not given: as long as any such job if
-    /// its case is here, else as long as the longest of its types, by what was seen of them.
+    /// The expected duration of a task that an executor holds and this server did not assign: that of such a job if its
+    /// case is here, else that of the slowest of its types, by its observed pace.
     pub(crate) fn held_ms(&self, id: ExecutorId, key: Option<&JobKey>) -> i64 {
         let registry = &self.executors.registry;
         let known = key.and_then(|key| {
@@ -202,11 +201,11 @@ impl Site {
         known.or_else(|| paces().max()).unwrap_or_else(|| millis(USUAL)).max(1)
     }
 
-    /// Brings the places of jobs that wait in line with their plans.
+    /// Updates the ranks of waiting jobs after a change of plans.
     pub(super) fn rank_jobs(&mut self, id: InstanceId) {
         let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let Some(deadline) = state.deadline() else { return };
-        let mut anew = Vec::new();
+        let mut reranked = Vec::new();
         for leg in deadline.legs.iter().filter(|leg| (leg.node.0 as usize) < schema.nodes.len()) {
             let activity = state.activity(schema, leg.node);
             let promised = promised_for(schema, state, &activity);
@@ -215,10 +214,10 @@ impl Site {
             if is_other {
                 let since = state.open_at(schema, leg.node).map(|open| open.since);
                 let Demanded { priority, .. } = demanded(schema, state, &key.activity);
-                anew.push((key, promised, (since.unwrap_or(self.clock.latest), priority)));
+                reranked.push((key, promised, (since.unwrap_or(self.clock.latest), priority)));
             }
         }
-        for (key, promised, waited) in anew {
+        for (key, promised, waited) in reranked {
             self.jobs.rerank(&key, promised, waited);
         }
     }

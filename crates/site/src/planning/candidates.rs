@@ -1,6 +1,6 @@
-//! Who could do a step, and when: those whom its rule names, and their substitutes.
+//! Candidates for a step, and when: the agents its rule names, and their substitutes.
 //!
-//! A substitute sees the item only while the other person is away, so their time counts only then.
+//! A substitute sees the item only during the other person's absence, so their time counts only then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,20 +27,20 @@ use crate::catalog::Catalog;
 use crate::executors::Executors;
 use crate::message::Stage;
 
-/// The most people, or executors, who are asked for their time for one step.
+/// The most people, or executors, that are asked about one step.
 const WHO_MAX: usize = 256;
 
-/// The most times for which somebody who stands in for others is asked for one step.
+/// The most absences for which a substitute is asked about one step.
 const TIMES_MAX: usize = 8;
 
-pub(super) const WHY_NOT: &str = "who was to do it may not do it any more";
+pub(super) const WHY_LACKING: &str = "who was to do it may not do it any more";
 
-/// How long an executor that only fails is not asked for promises after it failed last.
+/// How long a failing executor is not asked for promises after its last failure.
 const FAILING: Duration = Duration::from_mins(10);
-/// So many of them are named.
+/// How many of them are named.
 const NAMED_MAX: usize = 5;
 
-/// Who did what in a case, or is to do it by what is held so far.
+/// Performers of a case: done, or held so far.
 struct Foreseen<'a> {
     schema: &'a Schema,
     state: Option<&'a State>,
@@ -52,7 +52,7 @@ struct Foreseen<'a> {
 impl Performers for Foreseen<'_> {
     fn performer(&self, step: &str) -> Option<AgentId> {
         let node = self.schema.node_named(step)?.id;
-        // In the latest round so far: steps stand in the order in which they are done.
+        // In the latest round so far: steps are in the order in which they are done.
         let own = self.wanted.iter().rev().filter(|wanted| wanted.node == node);
         let grant = |wanted: &Wanted| self.held.iter().find(|(_, it)| wanted.is(it.task));
         let mut held = own.filter_map(grant);
@@ -69,11 +69,11 @@ impl Performers for Foreseen<'_> {
     }
 }
 
-/// Who did what in an instance, or is to do it.
+/// Performers of an instance: done, or planned.
 struct AsPlanned<'a> {
     schema: &'a Schema,
     state: &'a State,
-    /// For whom it is asked: what is planned for later rounds does not count for it.
+    /// The leg in question: plans of later rounds do not count for it.
     leg: &'a Leg,
 }
 
@@ -88,7 +88,7 @@ impl Performers for AsPlanned<'_> {
             schema.activity_precedes(&activity(schema, other), &activity(schema, leg))
         });
         match before.max_by_key(|other| other.round) {
-            // Of an earlier round somebody may have done it who is not to do it in this one.
+            // Another person may have done an earlier round.
             Some(before) if stage_of(schema, state, before) != Stage::Over => {
                 planned_for(before).or_else(done)
             }
@@ -106,7 +106,7 @@ impl Catalog {
         self.organisation().resolve(rule, who)
     }
 
-    /// Also substitutes from a moment on, for the time of their absence.
+    /// Adds substitutes from a moment on, for the time of the absence.
     fn with_stand_ins(
         &self,
         actors: Vec<AgentId>,
@@ -138,7 +138,7 @@ impl Executors {
         doing.filter_map(|id| Some((*id, &**registry.get(*id)?)))
     }
 
-    /// Why nobody can be asked to promise a step.
+    /// Why no performer can promise a step.
     pub(super) fn why_nobody(&self, node: &Node) -> String {
         let step = &node.name;
         let Some(job) = node.job() else {
@@ -160,7 +160,7 @@ impl Executors {
 }
 
 impl Cases {
-    /// What is planned for a step of an instance of this server.
+    /// The leg of a step of an instance that was started here.
     pub(super) fn promised_leg(&self, id: TaskId) -> Option<(&Schema, &State, &Leg)> {
         let (schema, state) = self.instances.state(id.instance)?;
         let deadline = state.deadline().filter(|_| state.started_elsewhere().is_none())?;
@@ -171,7 +171,7 @@ impl Cases {
 }
 
 impl Site {
-    /// Those who could do a step of an admission, by the servers that plan for them.
+    /// The candidates for a step of an admission, by their planners.
     pub(super) fn candidates(
         &self,
         id: InstanceId,
@@ -188,11 +188,11 @@ impl Site {
                 let leg = legs.find(|leg| (leg.node, leg.round) == (node.id, round));
                 leg.map(|leg| {
                     let who = self.foreseen(admission, Some(state));
-                    self.who_could(id, (schema, state), leg, &who, release)
+                    self.candidates_for(id, (schema, state), leg, &who, release)
                 })
             }
             _ => match node.job() {
-                Some(job) => Some(self.doing(job)),
+                Some(job) => Some(self.candidates_for_job(job)),
                 None => node.who().map(|rule| {
                     let resolved = self.catalog.resolve_for(rule, &self.foreseen(admission, None));
                     let actors = resolved.actors.iter().take(WHO_MAX).cloned().collect();
@@ -215,7 +215,7 @@ impl Site {
                 "those who can do `{step}` are planned by {server}, which cannot be reached; try again later"
             ));
         }
-        planners.retain(|server, _| !self.planning.reach.is_lost(*server));
+        planners.retain(|server, _| !self.planning.reach.is_presumed_dead(*server));
         Ok(planners)
     }
 
@@ -224,15 +224,14 @@ impl Site {
             schema: &admission.schema,
             state,
             wanted: &admission.wanted,
-            // Of an offer the last steps are known first: who does those before them is not.
+            // Accepting an offer the last steps are found first, so the performers of earlier ones are not known.
             held: if admission.search.is_accepting() { &[] } else { admission.search.held() },
             starter: admission.starter.as_ref(),
         }
     }
 
-    /// Those who do jobs of a type: the executors that are registered for it, or, if there are none, the workers that ask for
-    /// such jobs here.
-    fn doing(&self, job: &Arc<str>) -> Vec<Candidate> {
+    /// The candidates for a type of jobs: the registered executors or, if there are none, the workers that ask here.
+    fn candidates_for_job(&self, job: &Arc<str>) -> Vec<Candidate> {
         if self.executors.registered_for(job).next().is_some() {
             return self.executors_doing(job).map(Candidate::at_any_time).collect();
         }
@@ -241,7 +240,7 @@ impl Site {
         workers.map(Candidate::at_any_time).into_iter().collect()
     }
 
-    /// The executors that are registered for a type of job, but for those of which nothing is expected just now.
+    /// The executors registered for a type of jobs, except failing ones.
     fn executors_doing(&self, job: &str) -> impl Iterator<Item = ResourceId> {
         let kind = self.executors.registry.offered(job);
         let doing = self
@@ -256,9 +255,9 @@ impl Site {
         failed_at.is_some_and(|at| self.clock.latest.since(at) < FAILING)
     }
 
-    /// Those who could do a step of a running case, by the organisation and the executors of today; what somebody has claimed
-    /// only they and their substitutes.
-    fn who_could(
+    /// The candidates for a step of a running case, by the present organisation and executors; for a claimed step only
+    /// its holder and their substitutes.
+    fn candidates_for(
         &self,
         id: InstanceId,
         (schema, state): (&Schema, &State),
@@ -276,7 +275,7 @@ impl Site {
             return match planned.filter(|planned| is_begun && is_there(planned)) {
                 // An executor finishes what it has begun.
                 Some(planned) => vec![Candidate::at_any_time(planned)],
-                None => self.doing(job),
+                None => self.candidates_for_job(job),
             };
         }
         let nobody = Rule::Any(Vec::new());
@@ -289,45 +288,47 @@ impl Site {
         self.catalog.with_stand_ins(actors, &resolved, release)
     }
 
-    /// Whether somebody is to do a step who could not do it any more.
-    pub(super) fn is_in_vain(&self, id: TaskId) -> bool {
+    /// Whether the planned performer of a step cannot do it any more.
+    pub(super) fn lacks_performer(&self, id: TaskId) -> bool {
         let Some((schema, state, leg)) = self.cases.promised_leg(id) else { return false };
         let Some(planned) = &leg.planned else { return false };
         let by = self.executors.resource(&planned.by);
-        // Its planner tells when no worker asks any more.
+        // Its planner notifies when no worker asks any more.
         if matches!(by, ResourceId::Workers(_)) {
             return false;
         }
         let who = AsPlanned { schema, state, leg };
-        let all = self.who_could(id.instance, (schema, state), leg, &who, leg.release);
+        let all = self.candidates_for(id.instance, (schema, state), leg, &who, leg.release);
         let own = all.into_iter().find(|candidate| candidate.who == by);
         own.is_none_or(|own| {
-            // A substitute has to be one then.
+            // A substitute has to be one at that time.
             let is_then = |it: &Window| it.release <= planned.start && planned.end <= it.due;
             !own.within.is_empty() && !own.within.iter().any(is_then)
         })
     }
 
-    /// Whether a step is for an executor that is gone, or that only fails.
+    /// Whether a step is planned for an executor that is gone or failing.
     pub(super) fn is_failed(&self, id: TaskId) -> bool {
         let planned = self.cases.promised_leg(id).and_then(|(_, _, leg)| leg.planned.as_ref());
-        planned.is_some_and(|planned| planned.by.program().is_some()) && self.is_in_vain(id)
+        planned.is_some_and(|planned| planned.by.program().is_some()) && self.lacks_performer(id)
     }
 
-    /// The organisation has changed: steps of cases for somebody who cannot do them any more.
-    pub(super) fn steps_in_vain(&self) -> Vec<TaskId> {
-        let open = self.planning.stages.iter().filter(|(_, told)| told.stage != Stage::Over);
-        open.map(|(id, _)| *id).filter(|id| self.is_in_vain(*id)).collect()
+    /// The organisation has changed: steps whose planned performers cannot do them any more.
+    pub(super) fn steps_lacking_performer(&self) -> Vec<TaskId> {
+        let open =
+            self.planning.stages.iter().filter(|(_, reported)| reported.stage != Stage::Over);
+        open.map(|(id, _)| *id).filter(|id| self.lacks_performer(*id)).collect()
     }
 
-    /// Somebody has done a step of a case, perhaps not as planned: others may be barred from what follows than was foreseen.
+    /// A step of a case was done, perhaps not as planned, so that other performers than foreseen may be barred from
+    /// later steps.
     pub(super) fn follow_performer(&mut self, id: InstanceId, now: Timestamp) {
         let open = self.planning.stages.range(steps_of(id));
-        let open = open.filter(|(_, told)| told.stage != Stage::Over).map(|(id, _)| *id);
-        let in_vain: Vec<TaskId> = open.filter(|task| self.is_in_vain(*task)).collect();
-        for task in in_vain {
+        let open = open.filter(|(_, reported)| reported.stage != Stage::Over).map(|(id, _)| *id);
+        let lacking: Vec<TaskId> = open.filter(|task| self.lacks_performer(*task)).collect();
+        for task in lacking {
             let is_fault = self.is_failed(task);
-            self.replan_step(task, WHY_NOT, is_fault, now);
+            self.replan_step(task, WHY_LACKING, is_fault, now);
         }
     }
 }
@@ -341,7 +342,7 @@ fn activity(schema: &Schema, leg: &Leg) -> Activity {
     Activity { node: leg.node, iteration: Iteration::numbered(leg.round, loops) }
 }
 
-/// Times in their order; those between which there is no gap are one, as of a substitute of two people.
+/// The union of intervals in order, as for a substitute of two people.
 fn joined(mut times: Vec<Window>) -> Vec<Window> {
     times.sort_by_key(|time| (time.release, time.due));
     let mut joined: Vec<Window> = Vec::new();

@@ -1,4 +1,4 @@
-//! What a site answers: plain values, turned into JSON by the server.
+//! Answers of a site: plain values, turned into JSON by the server.
 
 mod deadlines;
 
@@ -48,7 +48,7 @@ pub enum Answer {
         source: Arc<str>,
         agents: Vec<AgentInfo>,
     },
-    /// One that is no longer in force.
+    /// A version that is no longer in force.
     OrganisationText {
         version: u32,
         source: Arc<str>,
@@ -59,7 +59,7 @@ pub enum Answer {
         /// The server that answers.
         here: Option<ServerId>,
     },
-    /// One that is no longer in force.
+    /// An epoch that is no longer in force.
     TopologyText {
         epoch: u32,
         source: Arc<str>,
@@ -70,7 +70,7 @@ pub enum Answer {
     },
     Reconfiguration(Box<Reconfiguration>),
     DryRun(Box<DryRun>),
-    /// `repeated`: the same request had started it before.
+    /// `repeated`: an earlier, identical request had started it.
     Started {
         instance: Box<InstanceInfo>,
         repeated: bool,
@@ -79,7 +79,7 @@ pub enum Answer {
     /// Whether a deadline could be promised, and how.
     Deadline(Box<DeadlineView>),
     Plan(Box<PlanView>),
-    /// `next` is where to go on.
+    /// `next`: where the next page begins.
     Instances {
         instances: Vec<InstanceInfo>,
         next: Option<InstanceId>,
@@ -95,17 +95,17 @@ pub enum Answer {
     Worklist(WorklistView),
     Item(Box<ItemDetail>),
     Jobs(Vec<Job>),
-    /// One per job asked for, in order.
+    /// One result for each job, in order.
     JobResults(Vec<Result<(), Refusal>>),
-    /// `unchanged`: it was registered just like that.
+    /// `unchanged`: the same registration was known.
     ExecutorRegistered {
         unchanged: bool,
     },
     /// By type.
     Policies(Vec<PolicyInfo>),
-    /// Whether a periodic start is to be carried out.
+    /// Whether a periodic start has to be carried out.
     Wanted(bool),
-    /// `unchanged`: it was put just like that.
+    /// `unchanged`: the same schedule was known.
     SchedulePut {
         unchanged: bool,
         next: Option<Timestamp>,
@@ -119,7 +119,7 @@ pub enum Answer {
         executors: Vec<ExecutorInfo>,
         more: bool,
     },
-    /// Executors as they are counted, by name; and of the first page, how many jobs of a type wait.
+    /// Metrics of executors, by name; the first page also has the number of waiting jobs of each type.
     Figures {
         executors: Vec<ExecutorInfo>,
         more: bool,
@@ -133,57 +133,57 @@ pub enum Answer {
         name: Option<String>,
         scopes: Vec<Scope>,
     },
-    /// The letter that is due next. Without one there may be `more` to look at.
+    /// The letter that is due next. Without a letter, `more` says whether further items have to be checked.
     Letter {
         letter: Option<Box<Letter>>,
         more: bool,
     },
-    /// Where somebody can be written to.
+    /// The mail address of an agent.
     Address(Option<Arc<str>>),
-    /// Who has an address, and how it is written in the organisation.
+    /// The agent with an address, and the address as written in the organisation.
     Person(Option<(AgentId, Arc<str>)>),
 }
 
-/// A letter to somebody.
+/// A letter by mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Letter {
     pub address: Arc<str>,
-    /// Of the clock that whoever gets it goes by.
+    /// The time zone of the recipient.
     pub zone: Zone,
-    /// To be said when it has left.
+    /// To be reported when the letter was sent.
     pub notice: Notice,
     pub content: Content,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// About one item, which can be answered until that moment if there are words for it.
+    /// About one item, which can be answered by mail until that moment if there are words for that.
     Item { about: About, expires_at: Timestamp },
     /// About the promise of a case.
     Case(Turn),
     /// About the deadline of a case.
     Deadline(Passing),
-    /// About all that it has to be said of when it has left; the last of the promises among that has turned then.
+    /// About everything in its notice, with the last moment at which one of its promises was revoked or renewed.
     Digest { turned_at: Option<Timestamp> },
 }
 
-/// An executor as this server sees it, or a worker that asks for jobs that executors do as well.
+/// An executor as seen by this server, or a worker that asks for types of executors.
 #[derive(Clone, Debug)]
 pub struct ExecutorInfo {
     pub name: Arc<str>,
-    /// `None` of a worker.
+    /// `None` for a worker.
     pub registered: Option<Arc<ExecutorRegistered>>,
     pub types: Vec<ExecutorTypeInfo>,
-    /// Until when it wants nothing, as it said.
+    /// Until when it wants no tasks, as it reported.
     pub resting_until: Option<Timestamp>,
-    /// Nothing was heard of it for so long that nothing is expected.
+    /// It was silent for so long that it is presumed dead.
     pub is_silent: bool,
     /// Verdicts that it has not confirmed.
     pub unconfirmed: usize,
 }
 
 impl ExecutorInfo {
-    /// Where a listing goes on after this one. No executor's name begins like that of a worker.
+    /// Where a listing continues after this one. No executor's name begins like that of a worker.
     pub fn cursor(&self) -> String {
         match self.registered {
             Some(_) => self.name.to_string(),
@@ -195,30 +195,30 @@ impl ExecutorInfo {
 /// Begins the cursor of a worker.
 pub(crate) const WORKER_CURSOR: char = ':';
 
-/// What this server has seen of an executor at one type of jobs.
+/// Observations of an executor for one type of jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExecutorTypeInfo {
     pub job: Arc<str>,
-    /// `None` of a worker: it has as many as it asks for.
+    /// `None` for a worker: it gets as many jobs as it asks for.
     pub limit: Option<u32>,
     pub outstanding: u32,
-    /// How long a task of size 1 takes it, once it is begun.
+    /// The expected duration of a task of size 1, once it is begun.
     pub pace_ms: Option<f64>,
     pub answers: u64,
     pub timeouts: u64,
     pub failures: u64,
-    /// It has failed so often that nothing of this type is expected of it.
+    /// It has failed so often that its circuit for this type is open.
     pub is_failing: bool,
 }
 
-/// How the change of the topology that is under way is getting on, and what came of the last one.
+/// The progress of the change of the topology under way, and the outcome of the last one.
 #[derive(Clone, Debug)]
 pub struct Reconfiguration {
-    /// Of the topology in force.
+    /// The epoch of the topology in force.
     pub epoch: u32,
     pub change: Option<ChangeView>,
     pub last: Option<LastChange>,
-    /// Other weights that the watch-dog proposes, in words, for each domain.
+    /// Other weights proposed by the watch-dog, in words, for each domain.
     pub proposals: Vec<String>,
 }
 
@@ -228,22 +228,21 @@ pub struct ChangeView {
     pub phase: Phase,
     pub method: Method,
     pub since: Timestamp,
-    /// The domains that are locked: they get no instances that they do not have.
+    /// The domains that are locked: they get no instances they do not have.
     pub domains: Vec<Arc<str>>,
-    /// The servers that are on their way to another host.
+    /// The servers being moved to another host.
     pub servers: Vec<Arc<str>>,
-    /// Those that are down for good and not waited for.
+    /// The servers declared down for good: the change does not wait for them.
     pub without: Vec<Arc<str>>,
-    /// Who has stored that it has begun, besides the server that keeps the catalog.
+    /// The servers that have stored the beginning of the change, besides the registrar.
     pub acknowledged: Vec<Arc<str>>,
     pub reported: Vec<Arc<str>>,
-    /// Who is waited for.
+    /// The servers whose reports are missing.
     pub missing: Vec<Arc<str>>,
-    /// How many instances were reported to be in the locked domains, and how many of them are
-    /// exceptions.
+    /// How many instances were reported to be in the locked domains, and how many of them are exceptions.
     pub open: u64,
     pub excepted: u64,
-    /// How long it takes in all, as far as that can be told.
+    /// The expected duration of the change, if known.
     pub estimate: Option<Duration>,
 }
 
@@ -251,27 +250,27 @@ pub struct ChangeView {
 pub enum Phase {
     /// Servers of locked domains have to report.
     Locking,
-    /// Servers are on their way to other hosts.
+    /// Servers are being moved to other hosts.
     Moving,
-    /// Everything is known; it ends.
+    /// All reports have arrived; the change ends.
     Ending,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastChange {
     pub number: u32,
-    /// That it has led to; `None` if it was undone.
+    /// The epoch that it has led to; `None` if it was undone.
     pub epoch: Option<u32>,
-    /// It was undone.
+    /// Why it was undone.
     pub why: Option<Arc<str>>,
 }
 
 /// What another topology would change for what is at this server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DryRun {
-    /// What would be locked, anywhere.
+    /// Domains that would be locked, anywhere.
     pub domains: Vec<Arc<str>>,
-    /// What would move, anywhere.
+    /// Servers that would move, anywhere.
     pub servers: Vec<Arc<str>>,
     /// Open instances that were started here.
     pub open: u64,
@@ -291,7 +290,7 @@ pub struct DefinitionInfo {
     pub deployed_at: Timestamp,
 }
 
-/// A version of a process or of the organisation, and since when it is there.
+/// A version of a process or of the organisation, and when it was published.
 #[derive(Clone, Copy, Debug)]
 pub struct VersionInfo {
     pub version: u32,
@@ -314,7 +313,7 @@ pub struct InstanceInfo {
     pub incidents: u32,
     pub started_at: Timestamp,
     pub ended_at: Option<Timestamp>,
-    /// The result elements; only when it has ended and was asked for by itself.
+    /// The result elements; only if it has ended and was requested by its id.
     pub result: Vec<(Arc<str>, Value)>,
     pub deadline: Option<DeadlineView>,
 }
@@ -327,15 +326,15 @@ pub struct InstanceView {
     pub started_by: Performer,
     pub data: Vec<DataView>,
     pub nodes: Vec<NodeView>,
-    /// The servers that control went to from here, or came from.
+    /// The servers that control was handed over to from here, or received from.
     pub elsewhere: Vec<ElsewhereView>,
 }
 
-/// Another server that an instance went to.
+/// Another server that has a part of the instance.
 #[derive(Debug)]
 pub struct ElsewhereView {
     pub server: Arc<str>,
-    /// Parcels that have not arrived there yet.
+    /// Transfers that are not acknowledged yet.
     pub waiting: usize,
 }
 
@@ -348,7 +347,7 @@ pub struct DataView {
     pub versions: u32,
 }
 
-/// A step or a block, in document order; `depth` tells the nesting.
+/// A step or a block, in document order; `depth` is its nesting.
 #[derive(Debug)]
 pub struct NodeView {
     pub name: Arc<str>,
@@ -357,7 +356,7 @@ pub struct NodeView {
     pub depth: u32,
     /// The branch it begins, if it is the first node of one.
     pub branch: Option<Arc<str>>,
-    /// The branches that it is divided into, also those in which nothing is done.
+    /// The branches of the block, including empty ones.
     pub branches: Vec<Branch>,
     pub state: StepState,
     pub activity: ActivityId,
@@ -366,19 +365,19 @@ pub struct NodeView {
     pub attempts: u32,
     pub retry_at: Option<Timestamp>,
     pub incident: Option<(&'static str, String)>,
-    /// The latest failed attempts, the first one first.
+    /// The latest failed attempts, oldest first.
     pub failures: Vec<Failure>,
-    /// Who controls it; `None` if that is not known yet, or there is one server alone.
+    /// The server that controls it; `None` if unknown yet, or for a single server.
     pub server: Option<Arc<str>>,
 }
 
-/// What a step or a block is doing.
+/// The state of a step or a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepState {
     NotActivated,
     Activated,
     Selected,
-    /// An executor's result counts, and it has not confirmed that it knows.
+    /// An executor's result counts, and the executor has not confirmed the verdict.
     Answered,
     /// Of blocks: begun and not ended.
     Running,
@@ -402,7 +401,7 @@ impl From<NodeState> for StepState {
 
 #[derive(Debug)]
 pub struct HistoryEntry {
-    /// Number of the record, counted from 0; entries of one command share it.
+    /// Number of the record, from 0; entries of one command share it.
     pub record: u64,
     pub at: Timestamp,
     pub kind: &'static str,
@@ -413,14 +412,14 @@ pub struct HistoryEntry {
     pub writes: Vec<(Arc<str>, Value)>,
     /// Decision, error, reason, incident or recipient, in words.
     pub detail: Option<String>,
-    /// By which way it came, where that is known.
+    /// The channel of the request, if known.
     pub channel: Option<Channel>,
     /// The server where it happened, if there are several.
     pub server: Option<Arc<str>>,
-    /// The server that a parcel came from, and the one that it goes to.
+    /// The sender and the receiver of a transfer.
     pub from: Option<Arc<str>>,
     pub to: Option<Arc<str>>,
-    /// The number of a parcel between two servers.
+    /// The number of a transfer between two servers.
     pub number: Option<u32>,
 }
 
@@ -428,24 +427,24 @@ pub struct HistoryEntry {
 pub struct IncidentView {
     pub activity: ActivityId,
     pub process: Arc<str>,
-    /// A stable word for the kind.
+    /// The stable code of its kind.
     pub kind: &'static str,
     pub message: String,
     pub at: Timestamp,
-    /// The latest failed attempts that led to it, the first one first.
+    /// The latest failed attempts that led to it, oldest first.
     pub failures: Vec<Failure>,
 }
 
 #[derive(Debug)]
 pub struct WorklistView {
     pub cursor: String,
-    /// The list begins anew: forget what was there.
+    /// The list begins anew: drop all previous items.
     pub reset: bool,
     pub items: Vec<ItemInfo>,
     pub removed: Vec<ActivityId>,
     /// Ask again with the cursor for the rest.
     pub more: bool,
-    /// Servers that cannot be reached: what they have is shown as it was.
+    /// Servers that cannot be reached: their last known items are shown.
     pub unreachable: Vec<Unreachable>,
 }
 
@@ -466,13 +465,13 @@ pub struct ItemInfo {
     pub takes: Option<Duration>,
     /// By when it has to be done for the deadline of its instance.
     pub due: Option<Timestamp>,
-    /// For whom it is planned.
+    /// The agent it is planned for.
     pub planned_for: Option<AgentId>,
     /// The absent person it is seen for, if not for oneself.
     pub on_behalf_of: Option<AgentId>,
-    /// The server that has it; `None` where there is only one.
+    /// The server that has it; `None` for a single server.
     pub server: Option<Arc<str>>,
-    /// Its server cannot be reached: it is shown as it was.
+    /// Its server cannot be reached: the last known state is shown.
     pub stale: bool,
 }
 
@@ -482,7 +481,7 @@ pub struct ItemDetail {
     pub info: ItemInfo,
     pub inputs: Vec<(Arc<str>, Value)>,
     pub outputs: Vec<OutputInfo>,
-    /// At decisions: what can be answered.
+    /// At decisions: the possible answers.
     pub answers: Vec<(Arc<str>, Arc<str>)>,
 }
 
@@ -503,7 +502,7 @@ pub struct Job {
     pub expires_at: Timestamp,
     /// Counts from 1.
     pub attempt: u32,
-    /// How much there is to do, in the unit of the type.
+    /// Amount of work, in the unit of the type.
     pub size: f64,
     pub inputs: Vec<(Arc<str>, Value)>,
 }
@@ -515,7 +514,7 @@ pub struct TokenInfo {
     pub issued_at: Timestamp,
 }
 
-/// A process that is started again and again.
+/// A process that is started periodically.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleInfo {
     pub name: Arc<str>,
@@ -529,16 +528,16 @@ pub struct ScheduleInfo {
     pub is_paused: bool,
     /// `None` while it is paused.
     pub next: Option<Timestamp>,
-    /// The last moment of which something came, and what.
+    /// The last moment with an outcome, and the outcome.
     pub last: Option<(Timestamp, Fired)>,
 }
 
-/// Who chooses the executors of a type of jobs.
+/// The policy of a type of jobs.
 #[derive(Clone, Debug)]
 pub struct PolicyInfo {
     pub job: Arc<str>,
     pub policy: Arc<str>,
-    /// The reason of each assignment is kept in the history.
+    /// The reason of each assignment is recorded in the history.
     pub recorded: bool,
     pub by: Performer,
 }

@@ -1,7 +1,7 @@
-//! What one instance, and one input, may add to the store.
+//! Bounds on what one instance, and one input, may add to the store.
 //!
-//! Invariant: whatever comes in, the store has room for what the site appends. A record is refused
-//! here, before anything has changed; the store would refuse the whole batch, and with it the site.
+//! Invariant: the store has room for every append of the site. A record beyond the bounds is refused here, before
+//! anything has changed; the store would refuse the whole batch, and thereby stop the site.
 
 use legwork_engine::Decision;
 use legwork_model::event::{Event, Record};
@@ -10,21 +10,20 @@ use legwork_model::time::Timestamp;
 use crate::Site;
 use crate::refusal::{Kind, Refusal};
 
-/// All values of an instance, the older ones included: they are kept in memory.
+/// All values of an instance, including older versions: they are kept in memory.
 pub(crate) const INSTANCE_DATA_BYTES_MAX: u64 = 16 << 20;
 /// Records of an instance; one more may end it.
 pub(crate) const HISTORY_RECORDS_MAX: u64 = 1_000_000;
-/// What of a history goes to another server in one message: it must not hold up the link, and fits
-/// into a record.
+/// The part of a history in one message to another server: it must not block the link, and fits into a record.
 pub(crate) const PART_BYTES: usize = 1 << 20;
 /// The events of one command.
 pub const RECORD_BYTES_MAX: usize = 8 << 20;
-/// All appends and snapshots that one input entails, but for what the last request in it adds.
+/// All appends and snapshots entailed by one input, except those of its last request.
 pub const OUTPUT_BYTES_MAX: usize = 32 << 20;
-/// The same in number of appends.
+/// The number of appends entailed by one input.
 pub const OUTPUT_APPENDS_MAX: usize = 8_192;
 
-/// How many processes a site takes, and how many versions of each.
+/// How many processes a site accepts, and how many versions of each.
 const PROCESSES_MAX: usize = 10_000;
 const VERSIONS_MAX: usize = 10_000;
 /// The texts of all definitions in all versions: they are kept in memory.
@@ -35,13 +34,13 @@ const ORGANISATIONS_MAX: usize = 10_000;
 const TOPOLOGIES_MAX: usize = 10_000;
 const TOKENS_MAX: usize = 10_000;
 
-/// What a site takes in for good.
+/// Bounds on what a site keeps forever.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub processes: usize,
     /// Of one process.
     pub versions: usize,
-    /// Of the texts of all definitions.
+    /// Size of the texts of all definitions.
     pub definition_bytes: u64,
     /// Versions of the organisation.
     pub organisations: usize,
@@ -63,7 +62,7 @@ impl Default for Limits {
     }
 }
 
-/// How much the input at hand has entailed so far.
+/// What the present input has entailed so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Entailed {
     appends: usize,
@@ -80,7 +79,7 @@ impl Entailed {
         self.bytes += bytes;
     }
 
-    /// Whether what the site does by itself has to go on later.
+    /// Whether further work of the site itself has to be postponed.
     pub(crate) fn is_enough(self) -> bool {
         self.appends >= OUTPUT_APPENDS_MAX || self.bytes >= OUTPUT_BYTES_MAX
     }
@@ -91,8 +90,8 @@ impl Entailed {
 }
 
 impl Site {
-    /// The record of a decision on an instance that has `version` records and `data` bytes of
-    /// values so far, if there is room for it.
+    /// The record of a decision on an instance that has `version` records and `data` bytes of values so far, if there
+    /// is room for it.
     pub(crate) fn record_of(
         &self,
         decision: &mut Decision,
@@ -100,7 +99,7 @@ impl Site {
         data: u64,
         now: Timestamp,
     ) -> Result<Vec<u8>, Refusal> {
-        // What other servers have taken in is not refused here: it would be offered for ever.
+        // A transfer from another server is not refused here: it would be resent forever.
         let from_elsewhere = decision.events.first().is_some_and(|event| {
             matches!(event, Event::Received(_) | Event::Fetched { .. } | Event::Delivered { .. })
         });
@@ -114,7 +113,7 @@ impl Site {
             return Err(Refusal::new(Kind::Invalid, "instance_data_too_large", message));
         }
         let most = self.config.history_records_max;
-        // What counts and is not confirmed yet gets its record.
+        // Results that count and are not confirmed yet keep room for their records.
         if version + decision.state.records_owed() >= most
             && !decision.state.lifecycle().has_ended()
             && !from_elsewhere
@@ -137,8 +136,8 @@ impl Site {
         Ok(record)
     }
 
-    /// Refuses the next of several requests that one input brings, when those before have entailed
-    /// enough. What the site does by itself is not refused but put off.
+    /// Refuses the next of several requests of one input when the previous ones have entailed enough. Work of the site
+    /// itself is postponed instead.
     pub(crate) fn require_room(&self) -> Result<(), Refusal> {
         if !self.entailed.is_enough() {
             return Ok(());

@@ -1,6 +1,6 @@
-//! Figures for the outside to show.
+//! Metrics of a site.
 //!
-//! Invariant: each of them is at hand: what is shown after every round must not cost a look at all there is.
+//! Invariant: each is available at once: metrics are read after every batch, and must not scan all instances.
 
 use crate::Site;
 use crate::migration::outbox::Sent;
@@ -11,7 +11,7 @@ pub struct Gauges {
     pub instances_open: usize,
     pub instances_resident: usize,
     pub instances_broken: usize,
-    /// What cannot go on without somebody's decision.
+    /// Open incidents.
     pub incidents_open: usize,
     pub items_open: usize,
     pub jobs_queued: usize,
@@ -19,7 +19,7 @@ pub struct Gauges {
     pub requests_waiting: usize,
     pub executors: usize,
     pub schedules: usize,
-    /// Periodic starts that were tried until the next ones came.
+    /// Periodic starts that were retried until the next ones were due.
     pub schedules_missed: u64,
     pub sent: Sent,
     pub deadlines: DeadlineCounts,

@@ -1,7 +1,6 @@
-//! Everything that can reach a site from outside.
+//! All inputs of a site.
 //!
-//! Reading this file and `output.rs` is reading the system: a driver does nothing but turn the
-//! world into inputs and outputs into effects.
+//! This file and `output.rs` define the system: a driver only turns the world into inputs, and outputs into effects.
 
 mod executors;
 mod mailing;
@@ -25,35 +24,35 @@ pub use executors::{Concern, Outcome, RegisterExecutor, TaskReport};
 pub use mailing::{Mailing, Notice};
 pub use recurring::{PutSchedule, Recurring};
 
-/// Data by element name, as it comes over the wire.
+/// Data by element name, as received over the wire.
 pub type Data = BTreeMap<String, Json>;
 
 #[derive(Debug)]
 pub enum Input {
     /// At start: a stream that is not closed. The site's own stream comes first, in portions.
     Recovered(Stream),
-    /// The site's own stream has come as a whole.
+    /// The site's own stream is complete.
     SiteRecovered,
-    /// Somebody wants something. Answered exactly once.
+    /// A request of a client. Answered exactly once.
     Request { id: RequestId, credential: Credential, request: Request },
-    /// What `Output::Load` asked for.
+    /// The reply to `Output::Load`.
     Loaded(Stream),
-    /// What `Output::ReadHistory` asked for.
+    /// The reply to `Output::ReadHistory`.
     HistoryRead {
         id: RequestId,
         instance: InstanceId,
         first: Option<Vec<u8>>,
         records: Vec<Vec<u8>>,
     },
-    /// What `Output::ReadClosed` asked for.
+    /// The reply to `Output::ReadClosed`.
     ClosedRead { id: RequestId, streams: Vec<ClosedStream> },
-    /// What `Output::ReadOwn` asked for.
+    /// The reply to `Output::ReadOwn`.
     OwnRead { id: RequestId, record: Option<Vec<u8>> },
-    /// Another server says something.
+    /// A message of another server.
     Message { from: ServerId, message: Message },
     /// Another server can be reached now, or cannot any more.
     Link { to: ServerId, is_up: bool },
-    /// What `Output::ReadEntries` asked for.
+    /// The reply to `Output::ReadEntries`.
     EntriesRead {
         instance: InstanceId,
         to: ServerId,
@@ -61,28 +60,28 @@ pub enum Input {
         from: u64,
         records: Vec<Vec<u8>>,
     },
-    /// What `Output::FetchFiles` asked for, or some of it, is stored here.
+    /// The reply to `Output::FetchFiles`: these contents are stored here.
     FilesHere { instance: InstanceId, blobs: Vec<[u8; 32]> },
-    /// What `Output::ReadCatalog` asked for.
+    /// The reply to `Output::ReadCatalog`.
     CatalogRead { to: ServerId, from: u64, records: Vec<Vec<u8>> },
-    /// A server has been moved: its store has come to this host as a whole, for this change of the
-    /// topology. Given to any server of this host, which says so to the registrar, and to the moved
-    /// one when it is opened here; again after each restart, before anything but what was stored. A
-    /// registrar that moves has to be opened for that: it says so to itself.
+    /// A server was moved: its store has arrived completely at this host, in this change of the topology. Given to any
+    /// server of this host, which reports it to the registrar, and to the moved server when it is opened here; again
+    /// after each restart, before anything but stored streams. A registrar that moves has to be opened for that: it
+    /// reports to itself.
     Moved { change: u32, server: ServerId },
-    /// The store of this server is about to leave for another host: from here on nothing is
-    /// appended but records of the catalog. Given again after each restart, likewise.
+    /// The store of this server is about to leave for another host: from now on only records of the catalog are
+    /// appended. Given again after each restart, likewise.
     GivenAway { change: u32 },
-    /// The caller of a waiting request hung up.
+    /// The client of a waiting request has disconnected.
     Cancelled { id: RequestId },
-    /// So much time passed unseen: a clock set forward, a suspended machine. Messages of that time come after this.
+    /// Time passed unseen: a clock set forward, a suspended machine. Messages of that time come after this.
     Jumped { by: Duration },
-    /// These jobs were given out and did not get to the worker, who hung up: others get them at once.
+    /// These jobs were given out, and the answer did not reach the worker, who has disconnected: they are queued again.
     Unheard { jobs: Vec<JobLease> },
     /// The process is about to stop in good order.
     Stopping,
-    /// No more inputs are at hand: waiting requests are served with what has come up. Given once
-    /// per batch of inputs, so that a busy site answers in batches and an idle one at once.
+    /// The end of a batch of inputs: waiting requests are served. Given once for each batch, so that a busy site
+    /// answers in batches and an idle one at once.
     Settle,
 }
 
@@ -98,22 +97,22 @@ pub struct Stream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// What a caller presents.
+/// The credential of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credential {
-    /// Nothing; enough only while no token exists.
+    /// None; enough only while no token exists.
     None,
     /// The hash of a bearer token.
     Token([u8; 32]),
-    /// Nothing either: whoever asks for what anybody may see.
+    /// None: for requests that everybody may make.
     Anybody,
-    /// The signature of a registered executor, which was checked.
+    /// The verified signature of a registered executor.
     Executor(Arc<str>),
-    /// The token of a letter to this agent, which was checked: they act, as with a token of their own.
+    /// The verified token of a letter to this agent: acts like a token of the agent.
     Reply(AgentId),
-    /// Whoever writes letters for this server.
+    /// The sender of mail for this server.
     Mailer,
-    /// Whoever starts what this schedule wants.
+    /// The driver, on behalf of this schedule.
     Schedule(Arc<str>),
 }
 
@@ -150,11 +149,11 @@ pub enum Request {
         limit: usize,
     },
 
-    /// What moves instances or servers is locked first; see `Reconfiguration`.
+    /// A topology that moves instances or servers is locked first; see `Reconfiguration`.
     PublishTopology(PublishTopology),
-    /// How the change of the topology that is under way is getting on, or what came of the last.
+    /// The progress of the change of the topology under way, or the outcome of the last one.
     Reconfiguration,
-    /// Gives the change that is under way up.
+    /// Undoes the change under way.
     Undo {
         why: Option<String>,
     },
@@ -169,7 +168,7 @@ pub enum Request {
     },
 
     Start(Start),
-    /// The instance as it is; with `wait_until`, as soon as it has ended or that moment has come.
+    /// The instance as it is; with `wait_until`, when it has ended or that moment has come.
     Show {
         instance: InstanceId,
         wait_until: Option<Timestamp>,
@@ -235,20 +234,20 @@ pub enum Request {
         jobs: Vec<JobLease>,
         lease: Duration,
     },
-    /// Jobs that will not be done by whoever took them: others get them at once.
+    /// Jobs that their worker will not do: they are queued again.
     ReturnJobs {
         jobs: Vec<JobLease>,
     },
 
     /// About executors, or by one.
     Executor(Concern),
-    /// What somebody is to do when.
+    /// The plan of a performer.
     Plan {
         resource: ResourceId,
     },
-    /// About letters, by whoever sends them.
+    /// About letters, by the sender of mail.
     Mail(Mailing),
-    /// About processes that are started again and again.
+    /// About periodic starts.
     Schedule(Recurring),
 
     IssueToken {
@@ -264,34 +263,34 @@ pub enum Request {
         after: Option<String>,
         limit: usize,
     },
-    /// Answers who the caller is and what they may do.
+    /// Name and scopes of the caller.
     WhoAmI,
-    /// May the caller read and change everything? Asked by handlers beside the site, as for backup.
+    /// Whether the caller may read and change everything. Asked by handlers beside the site, as for backup.
     RequireAdmin,
-    /// May the caller store and fetch files?
+    /// Whether the caller may store and fetch files.
     RequireFiles,
-    /// Is an activity controlled here? Names whoever works on it, if it is an item on a worklist.
+    /// Whether an activity is controlled here. Names its agent, if it is an item on a worklist.
     RequireControl(ActivityId, Option<AgentId>),
 }
 
-/// What a request is about.
+/// The subject of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Subject<'a> {
-    /// An instance that somebody looks at.
+    /// An instance to read.
     Instance(InstanceId),
-    /// An instance as a whole, which somebody gives orders for.
+    /// A command for an instance as a whole.
     Order(InstanceId),
-    /// An instance that an executor says something of, to whoever gave it the task.
+    /// An instance that an executor reports on, to the server that assigned the task.
     Task(InstanceId),
-    /// An activity, and who works on it, if it is an item on a worklist.
+    /// An activity, and its agent, if it is an item on a worklist.
     Activity(&'a ActivityId, Option<&'a AgentId>),
     /// No instance, or many, or one whose state does not matter.
     Other,
 }
 
 impl Request {
-    /// Whether a server can answer it that has no catalog yet: what is about itself, and what only the
-    /// registrar may do, whom it knows.
+    /// Whether a server without a catalog can answer the request: requests about the server itself, and requests for
+    /// the registrar, which it knows.
     pub(crate) fn needs_no_catalog(&self) -> bool {
         matches!(
             self,
@@ -382,37 +381,37 @@ impl Request {
 #[derive(Clone, Debug, Default)]
 pub struct PublishTopology {
     pub source: String,
-    /// From when new weights count: by time stamp if nothing is said.
+    /// How new weights take effect; by time stamp if `None`.
     pub method: Option<Method>,
-    /// Only tell what it would change for what is here: asked of every server.
+    /// Only show what would change for what is at this server; each server is asked.
     pub dry_run: bool,
-    /// Names of servers that are down for good: nobody waits for them.
+    /// Names of servers that are down for good: the change does not wait for them.
     pub without: Vec<Arc<str>>,
 }
 
 #[derive(Debug)]
 pub struct Start {
-    /// Drawn by the driver, larger than those before, and of those that this server controls in its
-    /// domain. A repetition does not use it.
+    /// Drawn by the driver: larger than earlier ones, and controlled by this server in its domain. A repetition does
+    /// not use it.
     pub instance: InstanceId,
     pub process: Arc<str>,
     pub version: Option<u32>,
     pub data: Data,
     pub agent: Option<AgentId>,
-    /// A start with a key happens once, however often it is asked for. Boxed: most have none.
+    /// A start with a key happens once, however often it is requested. Boxed: most have none.
     pub key: Option<Box<Key>>,
     /// Answer only when the instance has ended or this moment has come.
     pub wait_until: Option<Timestamp>,
-    /// By when it is to be done. Boxed: most have none.
+    /// The wanted deadline. Boxed: most have none.
     pub deadline: Option<Box<Wish>>,
 }
 
-/// What to do with a start that nobody can promise.
+/// What to do with a start that cannot be promised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unpromised {
     #[default]
     Refuse,
-    /// Start it all the same.
+    /// Start it without a promise.
     Start,
 }
 
@@ -421,14 +420,14 @@ pub enum Unpromised {
 pub struct Key {
     /// The key's own stream.
     pub stream: StreamId,
-    /// Digest of what is asked for, to tell a repetition from another request.
+    /// Digest of the request, which tells a repetition from another request.
     pub request: u64,
 }
 
 #[derive(Debug, Default)]
 pub struct List {
     pub process: Option<Arc<str>>,
-    /// Running and suspended ones, or those that have ended.
+    /// Running and suspended instances, or those that have ended.
     pub ended: bool,
     /// Only those with a deadline.
     pub deadline: bool,
@@ -440,7 +439,7 @@ pub struct List {
 #[derive(Debug)]
 pub struct Worklist {
     pub agent: AgentId,
-    /// A cursor from an earlier answer; without one the whole list.
+    /// A cursor from an earlier answer; `None` for the whole list.
     pub since: Option<String>,
     pub limit: usize,
     /// Answer only when something has changed or this moment has come.
@@ -468,8 +467,8 @@ pub struct Activate {
     pub wait_until: Option<Timestamp>,
 }
 
-/// The right to work on a job for some time. The uppermost bits of its number are those of the
-/// server that gave it, so that a report finds that server.
+/// The right to work on a job for some time. The highest bits of its number are those of the server that issued it, so
+/// that a report finds that server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobLease {
     pub activity: ActivityId,
@@ -480,12 +479,12 @@ impl JobLease {
     pub(crate) const SERVER_BITS: u32 = 16;
     const COUNTER_BITS: u32 = u64::BITS - Self::SERVER_BITS;
 
-    /// The number of a lease that a server gives.
+    /// The number of a lease issued by a server.
     pub(crate) fn number(server: ServerId, counter: u64) -> u64 {
         u64::from(server.0) << Self::COUNTER_BITS | counter & (u64::MAX >> Self::SERVER_BITS)
     }
 
-    /// The server that gave a lease of this number.
+    /// The server that issued a lease of this number.
     pub fn server(lease: u64) -> ServerId {
         ServerId((lease >> Self::COUNTER_BITS) as u16)
     }
@@ -505,7 +504,7 @@ pub struct JobFailure {
     pub retry: bool,
 }
 
-/// The way out of an incident.
+/// The resolution of an incident.
 #[derive(Debug)]
 pub enum Resolution {
     Retry,

@@ -1,9 +1,8 @@
-//! One logical server as a machine: what happens next (`engine`) and who may do it (`org`),
-//! composed into `handle(input, now) -> outputs`.
+//! One logical server as a machine: what happens next (`engine`) and who may do it (`org`), composed into
+//! `handle(input, now) -> outputs`.
 //!
-//! Invariant: pure. The site never reads a clock, a file or a socket; given the same inputs at
-//! the same moments it gives the same outputs. It never reads the store either: what it needs it
-//! asks for with an output and gets with a later input.
+//! Invariant: pure. The site never reads a clock, a file or a socket; the same inputs at the same moments give the same
+//! outputs. It never reads the store either: it requests data with an output and gets it with a later input.
 
 mod answer;
 mod bounds;
@@ -73,31 +72,31 @@ use schedules::Schedules;
 use waiting::WaitingRoom;
 use work::Work;
 
-/// How a site is set up.
+/// The configuration of a site.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How many instances keep their state in memory; the others are loaded when needed.
+    /// How many instances keep their state in memory; others are loaded on demand.
     pub resident_max: usize,
     /// How many requests may wait at the same time.
     pub waiting_max: usize,
-    /// How many items of other servers are kept, of all people together. Beyond it the lists go that were not
-    /// asked for longest; lists with waiting requests stay.
+    /// How many items of other servers are kept, of all people together. Beyond that the lists requested least recently
+    /// are dropped; lists with waiting requests stay.
     pub followed_items_max: usize,
-    /// After how many records of an instance its state is stored as a snapshot.
+    /// After how many records of an instance a snapshot of its state is stored.
     pub snapshot_every: u64,
-    /// The most bytes of all values of an instance, the older ones included.
+    /// The most bytes of all values of an instance, including older versions.
     pub data_bytes_max: u64,
     /// The most records of an instance; one more may end it.
     pub history_records_max: u64,
     /// The most bytes of a history, or of values, in one message to another server.
     pub part_bytes: usize,
     pub limits: Limits,
-    /// Drawn anew whenever a site is made: leases and cursors of another life are told apart by it.
-    /// Not a moment, for clocks are set back.
+    /// The incarnation: drawn whenever a site is made, so that leases and cursors of another incarnation are
+    /// recognised. Not a moment, since clocks are set back.
     pub life: u64,
-    /// Who this server is among others; `None` if it is alone.
+    /// The identity of this server in the cluster; `None` for a single server.
     pub member: Option<Member>,
-    /// What people are told by mail; `None` if nobody writes letters.
+    /// Rules of letters by mail; `None` if no mail is sent.
     pub mail: Option<Tell>,
 }
 
@@ -146,7 +145,7 @@ struct Clock {
     grace_until: Timestamp,
 }
 
-/// A request held back until the stream it is about has come.
+/// A request held until the stream it needs is loaded.
 #[derive(Debug)]
 struct Held {
     id: RequestId,
@@ -156,7 +155,7 @@ struct Held {
 
 impl Site {
     pub fn new(config: Config) -> Self {
-        // Leases count up from here. Two lives have 2^48 numbers to begin at: they do not meet.
+        // Leases count up from here. Two incarnations have 2^48 numbers to begin at: they do not meet.
         let first_lease = config.life >> JobLease::SERVER_BITS;
         let catalog = Catalog::default();
         let mut site = Self {
@@ -180,7 +179,7 @@ impl Site {
         site
     }
 
-    /// Takes one input; answers what is to be done outside, in this order.
+    /// Handles one input; returns the effects to carry out, in this order.
     pub fn handle(&mut self, input: Input, now: Timestamp) -> Vec<Output> {
         let now = now.max(self.clock.latest);
         self.entailed = Entailed::default();
@@ -241,23 +240,23 @@ impl Site {
         self.cases.drop_key_start(id);
     }
 
-    /// The latest moment in what was recovered or handled: the clock must not fall behind it.
+    /// The latest moment in what was replayed or handled: the clock must not be behind it.
     pub fn latest(&self) -> Timestamp {
         self.clock.latest
     }
 
-    /// What could not be understood in the site's own stream or in that of the plans; not empty means that the store was
-    /// written by something else or a newer version, and must not be written to.
+    /// Records of the site's own stream or of the plans that could not be understood. If there are any, the store was
+    /// written by another program or a newer version, and must not be written to.
     pub fn faults(&self) -> &[String] {
         &self.catalog.log.faults
     }
 
-    /// The change of the topology that is under way, as far as known here.
+    /// The change of the topology under way, as far as known here.
     pub fn change(&self) -> Option<&Pending> {
         self.catalog.changes().pending()
     }
 
-    /// How a change of the topology has ended, as far as known here.
+    /// How a change of the topology ended, as far as known here.
     pub fn fate(&self, change: u32) -> Option<Fate> {
         self.catalog.changes().fate(change)
     }
@@ -267,8 +266,7 @@ impl Site {
         self.catalog.tokens.revision()
     }
 
-    /// The hashes of the tokens there are, for whoever has to tell them from made-up ones before
-    /// a request gets here.
+    /// The hashes of all tokens, to reject made-up tokens before a request gets here.
     pub fn token_hashes(&self) -> impl Iterator<Item = [u8; 32]> {
         self.catalog.tokens.hashes()
     }
@@ -278,13 +276,12 @@ impl Site {
         self.executors.registry.revision()
     }
 
-    /// The executors there are, for whoever checks their signatures.
+    /// All executors, to check their signatures.
     pub fn executors(&self) -> impl Iterator<Item = &Arc<ExecutorRegistered>> {
         self.executors.registry.all().map(|(_, one)| one)
     }
 
-    /// Of how many jobs is remembered which executors have them or have had them; of none when all is
-    /// over.
+    /// For how many jobs assignments or earlier attempts are remembered; 0 when all jobs are over.
     pub fn jobs_kept(&self) -> usize {
         self.executors.jobs_kept()
     }
@@ -304,7 +301,7 @@ impl Site {
         self.out.push(Output::Answer { id, answer });
     }
 
-    /// Carries a request out, or holds it until what it needs is in memory.
+    /// Carries out a request, or holds it until the stream it needs is loaded.
     fn admit(&mut self, held: Held, now: Timestamp) {
         match self.cases.needs_loading(&held.request) {
             Some(stream) => self.load(stream, held),
@@ -369,9 +366,9 @@ impl Site {
             Request::ExtendJobs { jobs, lease, .. } => self.extend_jobs(&caller, &jobs, lease, now),
             Request::ReturnJobs { jobs } => self.return_jobs(&caller, &jobs),
             Request::Plan { resource } => self.plan_of(&caller, resource, now),
-            Request::Executor(errand) => self.on_executor_request(&caller, errand, now),
-            Request::Schedule(errand) => self.on_schedule(&caller, errand, now),
-            Request::Mail(errand) => self.on_mail_request(&caller, errand, now),
+            Request::Executor(request) => self.on_executor_request(&caller, request, now),
+            Request::Schedule(request) => self.on_schedule(&caller, request, now),
+            Request::Mail(request) => self.on_mail_request(&caller, request, now),
             Request::IssueToken { name, hash, scopes } => {
                 self.issue_token(&caller, name, hash, &scopes, now)
             }

@@ -1,7 +1,7 @@
-//! Everything a site asks of the outside.
+//! All outputs of a site.
 //!
-//! Appends of one batch of inputs are committed together and are durable before any answer of
-//! that batch is released: nobody ever sees what a crash could take back.
+//! Appends of one batch of inputs are committed together, and are durable before any answer of the batch is released:
+//! no client ever sees what a crash could take back.
 
 use std::sync::Arc;
 
@@ -28,44 +28,42 @@ pub enum Output {
         id: RequestId,
         answer: Result<Answer, Refusal>,
     },
-    /// Answered by `Input::Loaded`; with no records if there is no such stream. It is read after
-    /// everything that the site has appended before is committed. `whole` asks for all records
-    /// and no snapshot: the stored one is of another version.
+    /// Answered by `Input::Loaded`; without records if there is no such stream. Read after all earlier appends are
+    /// committed. `whole` requests all records and no snapshot: the stored one is of another version.
     Load {
         stream: StreamId,
         whole: bool,
     },
-    /// Answered by `Input::HistoryRead` with the first record of the stream, and at most `limit`
-    /// from number `from` on.
+    /// Answered by `Input::HistoryRead` with the first record of the stream, and at most `limit` from number `from` on.
     ReadHistory {
         id: RequestId,
         instance: InstanceId,
         from: u64,
         limit: usize,
     },
-    /// Say something to another server. Like an answer it is released only when everything that
-    /// the site has appended before is committed. It may get lost.
+    /// Sends a message to another server. Like an answer it is released only when all earlier appends are committed. It
+    /// may be lost.
     Send {
         to: ServerId,
         message: Message,
     },
-    /// Say something to an executor. Released like `Send`. What it answers to a task comes as
-    /// `Concern::Report`, that it has got a verdict as `Concern::Confirm`.
+    /// Calls an executor. Released like `Send`. Its answer to a task arrives as `Concern::Report`, that to a verdict as
+    /// `Concern::Confirm`.
     Call(Box<Call>),
-    /// Start this, under its key, as its schedule (`Credential::Schedule`). What comes of it comes as
-    /// `Recurring::Fired`, or `Recurring::PutOff` if it may come through later; if nothing comes it is asked for again.
+    /// Carries out a start, under its key, as its schedule (`Credential::Schedule`). The outcome arrives as
+    /// `Recurring::Fired`, or as `Recurring::PutOff` if it may succeed later; without an outcome the start is requested
+    /// again.
     Start(Box<Due>),
-    /// Answered by `Input::EntriesRead` with all records of the instance from number `from` on,
-    /// some of which go to another server with the parcel of this number. Read like `Load`.
+    /// Answered by `Input::EntriesRead` with all records of the instance from number `from` on, some of which accompany
+    /// the transfer of this number. Read like `Load`.
     ReadEntries {
         instance: InstanceId,
         to: ServerId,
         number: u32,
         from: u64,
     },
-    /// Contents that steps of the instance read which have come up. Answered by
-    /// `Input::FilesHere`: at once for those that are here, without a word to anybody, for the
-    /// others as they have come. What no source gives is asked for again.
+    /// Contents that activated steps of the instance read. Answered by `Input::FilesHere`: at once for contents that
+    /// are here, for others as they arrive. Contents that no source has given are requested again.
     FetchFiles {
         instance: InstanceId,
         files: Vec<FileWanted>,
@@ -81,26 +79,25 @@ pub enum Output {
         id: RequestId,
         record: u64,
     },
-    /// Answered by `Input::CatalogRead` with at most `limit` records of the site's own stream, from
-    /// number `from` on; they go to another server.
+    /// Answered by `Input::CatalogRead` with at most `limit` records of the site's own stream from number `from` on,
+    /// for another server.
     ReadCatalog {
         to: ServerId,
         from: u64,
         limit: usize,
     },
-    /// Something that whoever runs the site has to know.
+    /// A notice to the operator.
     Notice {
         text: String,
     },
-    /// An instance cannot be carried on, by a fault in its history or in the engine. Nothing is to
-    /// be done but to tell whoever runs the site.
+    /// An instance is broken, by a fault in its history or in the engine. The operator has to be notified.
     Broken {
         instance: InstanceId,
         reason: String,
     },
 }
 
-/// A start that a schedule wants.
+/// A start of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
     pub schedule: Arc<str>,
@@ -110,26 +107,26 @@ pub struct Due {
     pub process: Arc<str>,
     pub data: Data,
     pub agent: Option<AgentId>,
-    /// By when it is to be promised, if it can be, and how important that is.
+    /// By when it should be promised, if possible, and its priority.
     pub deadline: Option<(Timestamp, u8)>,
 }
 
-/// What is said to an executor.
+/// A call to an executor.
 #[derive(Debug)]
 pub struct Call {
     pub executor: Arc<ExecutorRegistered>,
     pub ask: Ask,
-    /// Of a task: why it is this one that gets it.
+    /// For a task: why this executor was chosen.
     pub why: Option<Reason>,
 }
 
 #[derive(Clone, Debug)]
 pub enum Ask {
-    /// Do this.
+    /// Do this task.
     Task(Job),
-    /// Your result counts, or it does not.
+    /// The result counts, or does not.
     Verdict { task: JobLease, counts: bool },
-    /// Nobody waits for it any more.
+    /// The task is cancelled.
     Cancel(JobLease),
 }
 
@@ -138,9 +135,9 @@ pub enum Ask {
 pub struct FileWanted {
     pub blob: [u8; 32],
     pub size: u64,
-    /// Other versions of the same document: what is here of them need not come again.
+    /// Other versions of the same document: parts of them that are here need not be fetched.
     pub similar: Vec<[u8; 32]>,
-    /// Who has it, in the order in which they are to be asked.
+    /// The servers that have it, in the order in which to ask them.
     pub sources: Vec<ServerId>,
 }
 

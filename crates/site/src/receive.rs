@@ -1,4 +1,4 @@
-//! Messages from other servers: checked, kept until the case they are about is in memory, and given to their handlers.
+//! Messages from other servers: checked, kept until the case they are about is in memory, and passed to their handlers.
 
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::time::Timestamp;
@@ -7,7 +7,7 @@ use crate::Site;
 use crate::message::{Message, Migration};
 
 /// The most messages that wait for one case to be loaded, and the most cases that are loaded because of messages.
-/// Messages beyond count as lost on the way, and are resent.
+/// Messages beyond that count as lost, and are resent.
 const WAITING_MAX: usize = 32;
 const LOADING_MAX: usize = 8_192;
 
@@ -16,7 +16,7 @@ impl Site {
         self.clock.latest = now;
         let message = match message {
             Message::Catalog(message) => return self.on_catalog(from, message, now),
-            // Numbers mean nothing before the catalog says who is who.
+            // Server numbers are not known before the catalog is.
             _ if self.cluster.seat.is_none() => return,
             Message::Migration(Migration::Offer(offer)) if !self.understands(&offer) => {
                 return self.hold(from, offer, now);

@@ -1,7 +1,6 @@
-//! Coming up again: folding what the store holds back into memory.
+//! Recovery: folding stored records back into memory.
 //!
-//! The same replay serves a restart, an instance that was evicted, and a look at one that has
-//! ended.
+//! The same replay serves a restart, the loading of an evicted instance, and a look at an ended one.
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use crate::input::{Request, Stream, Subject};
 use crate::output::Output;
 use crate::{Held, Site};
 
-/// An instance made of its records.
+/// An instance rebuilt from its records.
 struct Rebuilt {
     schema: Arc<Schema>,
     state: State,
@@ -33,10 +32,10 @@ enum Failure {
 }
 
 impl Cases {
-    /// The stream a request needs and that is not in memory.
+    /// The stream that a request needs and that is not in memory.
     pub(crate) fn needs_loading(&self, request: &Request) -> Option<StreamId> {
         if let Request::Start(start) = request {
-            // Whether a start with a key is a repetition only the key's stream can tell.
+            // Only the key's stream shows whether a start with a key is a repetition.
             return start.key.as_ref().map(|key| key.stream);
         }
         let instance = match request.subject() {
@@ -90,7 +89,7 @@ impl Catalog {
 }
 
 impl Site {
-    /// Takes in a stream that was open when the site last went down.
+    /// Replays a stream that was open when the site last stopped.
     pub(crate) fn recover(&mut self, stream: Stream) {
         match StreamId(stream.id).kind() {
             StreamKind::Site => return self.recover_site(&stream),
@@ -103,7 +102,7 @@ impl Site {
                     self.cases.unread.insert(id);
                 }
             }
-            // Closed with their only record: never open.
+            // Closed with their only record, so never open.
             StreamKind::Key => {}
             StreamKind::Plans => {
                 self.cases.loads.remove(&StreamId::PLANS);
@@ -138,8 +137,7 @@ impl Site {
         }
     }
 
-    /// All portions of the site's own stream have come. There are no instances yet, and so no
-    /// items to carry over.
+    /// The site's own stream is complete. There are no instances yet, and so no items to keep.
     pub(crate) fn site_recovered(&mut self) {
         let faults = self.catalog.put_in_force();
         self.catalog.log.faults.extend(faults);
@@ -158,7 +156,7 @@ impl Site {
         }
     }
 
-    /// A stream asked for has come: whoever waited for it gets their turn.
+    /// A requested stream was loaded: serves everything that waited for it.
     pub(crate) fn loaded(&mut self, stream: &Stream, now: Timestamp) {
         let id = StreamId(stream.id);
         self.cases.loads.remove(&id);
@@ -168,14 +166,14 @@ impl Site {
             StreamKind::Mail => self.recover_mail(stream),
             StreamKind::Schedules => self.recover_schedules(stream),
             StreamKind::Plans => self.recover_plans(stream),
-            // They are in memory always and never asked for.
+            // Always in memory, and never requested.
             StreamKind::Site | StreamKind::Executors => {}
         }
     }
 
     fn instance_loaded(&mut self, id: InstanceId, stream: &Stream, now: Timestamp) {
         let is_there = !stream.records.is_empty() || stream.snapshot.is_some();
-        // One that is not known here has been closed.
+        // An instance that is not known here has been closed.
         let was_unread = self.cases.unread.remove(&id);
         let is_open = was_unread || self.cases.instances.get(id).is_some();
         if is_there && !self.take_in(id, stream, is_open, now) {
@@ -208,7 +206,7 @@ impl Site {
         }
     }
 
-    /// Replays a stream into its slot. False if it has to be loaded once more, as a whole.
+    /// Replays a stream into its slot. Returns false if it has to be loaded again, without its snapshot.
     fn take_in(&mut self, id: InstanceId, stream: &Stream, is_open: bool, now: Timestamp) -> bool {
         let rebuilt = guarded(|| self.catalog.rebuild(stream));
         match rebuilt.unwrap_or_else(|panic| Err(Failure::Broken(panic))) {

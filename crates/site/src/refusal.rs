@@ -1,4 +1,4 @@
-//! Why a request was not carried out: a stable code and words that say what to do next.
+//! Refusals: a stable code, and a message that says what to do next.
 //!
 //! A refused request has changed nothing.
 
@@ -17,16 +17,15 @@ pub struct Refusal {
     pub code: &'static str,
     /// For people.
     pub message: String,
-    /// What `check` found, when a definition or an organisation was refused.
+    /// The findings of the check, if a definition or an organisation was refused.
     pub findings: Vec<Finding>,
-    /// The server that can carry it out, where this one cannot: whoever drives the site passes the
-    /// request on.
+    /// The server that can carry out the request, if this one cannot: the driver forwards the request.
     pub at: Option<ServerId>,
-    /// Of a deadline: the first that could be promised, and what would be planned for it.
+    /// Of a deadline: the first one that could be promised, with its plan.
     pub possible: Option<Box<DeadlineView>>,
 }
 
-/// What sort of refusal it is; the API makes a status of it.
+/// The kind of a refusal; the API derives the status from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The request itself is wrong.
@@ -36,9 +35,9 @@ pub enum Kind {
     NotFound,
     /// It does not fit the present state.
     Conflict,
-    /// A limit is reached; later it may go through.
+    /// A limit is reached; it may succeed later.
     Exhausted,
-    /// What is stored cannot be understood; waiting does not help.
+    /// A stored record cannot be understood; waiting does not help.
     Broken,
 }
 
@@ -73,12 +72,12 @@ impl Refusal {
         }
     }
 
-    /// Of a deadline: from when on it could be promised.
+    /// Of a deadline: the first one that could be promised.
     pub fn earliest(&self) -> Option<Timestamp> {
         self.possible.as_ref().map(|deadline| deadline.at)
     }
 
-    /// The same refusal, with the server that can carry the request out.
+    /// The same refusal, with the server that can carry out the request.
     pub(crate) fn at(self, server: Option<ServerId>) -> Self {
         Self { at: server, ..self }
     }

@@ -1,8 +1,8 @@
-//! Reliable delivery: what is due to be sent, and sent again with back-off until it is acknowledged.
+//! Reliable delivery: entries to send, and to resend with back-off until acknowledged.
 //!
-//! A data structure and no transport: what is sent to which server stays with its user.
+//! A data structure and no transport: its user sends the messages.
 //!
-//! Invariant: every entry has one due time. Nothing is dropped before it is removed.
+//! Invariant: every entry has one due time, and stays until it is removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeBounds;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use legwork_model::time::Timestamp;
 
-/// How long to wait before the next attempt: twice as long after each, from `min` to `max`.
+/// The pause before the next attempt: doubled after each, from `min` to `max`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
     min: Duration,
@@ -30,7 +30,7 @@ impl Backoff {
         Self { min: pause, max: pause }
     }
 
-    /// The pause after an attempt, when so many have gone before it.
+    /// The pause after an attempt that was preceded by so many others.
     pub(crate) fn after(self, attempts: u32) -> Duration {
         self.min.saturating_mul(1 << attempts.min(DOUBLINGS_MAX)).min(self.max)
     }
@@ -55,7 +55,7 @@ impl<K: Ord + Clone, T> Retries<K, T> {
         Self { backoff, entries: BTreeMap::new(), due: BTreeSet::new() }
     }
 
-    /// Adds what is to be sent at a moment, in the place of what was there under the same key.
+    /// Adds an entry due at a moment, replacing one with the same key.
     pub(crate) fn insert(&mut self, key: K, what: T, due: Timestamp) -> Option<T> {
         let before = self.remove(&key);
         self.due.insert((due, key.clone()));
@@ -63,13 +63,13 @@ impl<K: Ord + Clone, T> Retries<K, T> {
         before
     }
 
-    /// Adds what has just been sent for the first time.
+    /// Adds an entry that has just been sent for the first time.
     pub(crate) fn insert_sent(&mut self, key: K, what: T, now: Timestamp) {
         self.insert(key.clone(), what, now);
         self.attempted(&key, now);
     }
 
-    /// It is acknowledged, or not wanted any more.
+    /// Removes an entry: it is acknowledged, or not wanted any more.
     pub(crate) fn remove(&mut self, key: &K) -> Option<T> {
         let entry = self.entries.remove(key)?;
         self.due.remove(&(entry.due, key.clone()));
@@ -86,7 +86,7 @@ impl<K: Ord + Clone, T> Retries<K, T> {
         removed.collect()
     }
 
-    /// An attempt is made now: the next one comes after the back-off.
+    /// Notes an attempt: the next one is due after the back-off.
     pub(crate) fn attempted(&mut self, key: &K, now: Timestamp) -> Option<&mut T> {
         let entry = self.entries.get_mut(key)?;
         self.due.remove(&(entry.due, key.clone()));
@@ -105,7 +105,7 @@ impl<K: Ord + Clone, T> Retries<K, T> {
         }
     }
 
-    /// Everything is due now, with short pauses again.
+    /// Makes all entries due now, with short pauses again.
     pub(crate) fn hurry(&mut self, now: Timestamp) {
         self.hurry_if(|_| true, now);
     }
@@ -129,7 +129,7 @@ impl<K: Ord + Clone, T> Retries<K, T> {
         self.due.first().filter(|(due, _)| *due <= now).map(|(_, key)| key.clone())
     }
 
-    /// Everything that is due, the earliest first.
+    /// All due keys, the earliest first.
     pub(crate) fn all_due(&self, now: Timestamp) -> impl Iterator<Item = &K> {
         self.due.iter().take_while(move |(due, _)| *due <= now).map(|(_, key)| key)
     }
@@ -138,7 +138,7 @@ impl<K: Ord + Clone, T> Retries<K, T> {
         self.entries.get(key).map(|entry| entry.due)
     }
 
-    /// Counts an attempt for what is due first, if anything is due.
+    /// Notes an attempt for the entry that is due first, if one is due.
     pub(crate) fn attempt_next(&mut self, now: Timestamp) -> Option<(K, &mut T)> {
         let key = self.first_due(now)?;
         let what = self.attempted(&key, now)?;

@@ -1,4 +1,4 @@
-//! The end of a batch of inputs: time passes, and whoever waits is served.
+//! The end of a batch of inputs: time passes, and everything that is due is handled.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -17,12 +17,12 @@ use crate::cases::step::History;
 use crate::cluster::locks::Mode;
 use crate::waiting::Waiting;
 
-/// How many instances are offered anew, or loaded for that, at a time.
+/// How many instances are offered again, or loaded for that, at a time.
 const REOFFERED_AT_ONCE: usize = 256;
 /// How long all timeouts are suspended after a jump of time.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// What a site does at the end of each batch, and when it is to be called for that if no input comes.
+/// A duty of the site at the end of each batch, and when it is due if no input arrives.
 struct Duty {
     settle: fn(&mut Site, Timestamp),
     next_due: fn(&Site) -> Option<Timestamp>,
@@ -37,24 +37,24 @@ impl Duty {
         Self { settle, next_due, when_frozen: false }
     }
 
-    /// One that has no due time of its own.
+    /// A duty without a due time of its own.
     const fn untimed(settle: fn(&mut Site, Timestamp)) -> Self {
         Self::new(settle, |_| None)
     }
 
-    /// One that goes on while the server is frozen.
+    /// A duty that is also carried out while the server is frozen.
     const fn also_frozen(self) -> Self {
         Self { when_frozen: true, ..self }
     }
 }
 
-/// All duties. Their order is behaviour: each sees what those before it have done.
+/// All duties. Their order matters: each sees the effects of those before it.
 const DUTIES: [Duty; 26] = [
     Duty::new(Site::release_held, Site::next_held_release),
     Duty::new(Site::expire_leases, |site| site.jobs.next_due()),
     Duty::untimed(Site::follow_executors),
     Duty::new(Site::expire_requests, |site| site.migration.arrivals.next_due()),
-    // Before jobs are given out: some bring up the next ones.
+    // Before jobs are dispatched: a verdict may complete a step and open the next jobs.
     Duty::new(Site::resend_verdicts, |site| site.executors.next_due()),
     Duty::untimed(Site::serve_polls),
     Duty::new(Site::assign_tasks, Site::next_assignment),
@@ -88,7 +88,7 @@ impl Site {
         DUTIES.iter().for_each(|duty| (duty.settle)(self, now));
     }
 
-    /// When `Input::Settle` is due even if nothing else comes in.
+    /// When `Input::Settle` is due even if no other input arrives.
     pub fn next_timeout(&self) -> Option<Timestamp> {
         let due = |duty: &Duty| (duty.next_due)(self);
         match self.mode() {
@@ -119,8 +119,8 @@ impl Site {
     pub(crate) fn jumped(&mut self, by: Duration, now: Timestamp) {
         self.cluster.recheck_catalog(by, now);
         let until = now.plus(GRACE);
-        // A second jump within the grace period, or as long after it, is ignored; else a server that is always slow would
-        // never time anyone out.
+        // A second jump within the grace period, or as long after it, is ignored; otherwise a server that is always
+        // slow would never time anyone out.
         if now < self.clock.grace_until.plus(GRACE) {
             return;
         }
@@ -131,13 +131,13 @@ impl Site {
         self.cluster.restart_watch(now);
     }
 
-    /// What goes on while this server is frozen.
+    /// The duties of a frozen server.
     pub(crate) fn settle_frozen(&mut self, now: Timestamp) {
         self.clock.latest = now;
         DUTIES.iter().filter(|it| it.when_frozen).for_each(|duty| (duty.settle)(self, now));
     }
 
-    /// Answers those whose moment has come.
+    /// Answers the requests whose time is over.
     fn answer_due(&mut self, now: Timestamp) {
         while let Some((id, waiting)) = self.waiting.take_due(now) {
             match waiting {
@@ -153,24 +153,23 @@ impl Site {
         }
     }
 
-    /// Drops states from memory; what is under way keeps its own there, and what letters have to know is
-    /// noted before.
+    /// Evicts states from memory, except those in use; notes before what letters have to know.
     pub(crate) fn evict(&mut self) {
         self.note_holders();
         let Self { waiting, migration, executors, planning, mailings, .. } = self;
-        let awaited = |id| {
+        let is_in_use = |id| {
             waiting.awaits_end_of(id)
                 || migration.concerns(id)
                 || executors.concerns(id)
                 || planning.concerns(id)
                 || mailings.concerns(id)
         };
-        self.cases.instances.evict(self.config.resident_max, awaited);
+        self.cases.instances.evict(self.config.resident_max, is_in_use);
     }
 
-    /// Offers all open items anew because the organisation has changed, and gives activities that
-    /// nobody could do another chance. A rule that depends on the history needs the instance's
-    /// state: items of instances that are not in memory are seen by nobody until they are loaded.
+    /// Offers all open items again because the organisation has changed, and retries activities that nobody could do. A
+    /// rule that depends on the history needs the instance's state: items of instances that are not in memory are
+    /// hidden until these are loaded.
     pub(crate) fn reoffer_all(&mut self, now: Timestamp) {
         self.refit(now);
         self.mailings.recheck_cases(now);
@@ -193,8 +192,8 @@ impl Site {
         self.reoffer_some(now);
     }
 
-    /// Goes on with the instances that need a decision under the new organisation, a portion at a
-    /// time: one commit takes only so many records.
+    /// Continues with instances that need a decision under the new organisation, a batch at a time, since one commit
+    /// takes only so many records.
     fn reoffer_some(&mut self, now: Timestamp) {
         if self.mode() != Mode::Serving {
             return;
@@ -213,8 +212,8 @@ impl Site {
         }
     }
 
-    /// Offers the items of an instance to whom they are for now, gives back those whose holder is
-    /// gone, and tells of those that nobody can do.
+    /// Offers the items of an instance to the agents who may do them now, releases those whose holder is gone, and
+    /// raises incidents for those that nobody can do.
     pub(crate) fn reoffer(&mut self, id: InstanceId, now: Timestamp) {
         self.retry_nobody(id, now);
         let Some((schema, state)) = self.cases.instances.state(id) else { return };
@@ -237,7 +236,7 @@ impl Site {
         }
         for (key, holder) in abandoned {
             let release = Command::Release { activity: key.activity.clone(), by: holder };
-            self.by_itself(id, release, now);
+            self.site_command(id, release, now);
             let nobody =
                 self.work.worklists.resolved(&key).is_some_and(|who| who.actors.is_empty());
             undoable.extend(nobody.then_some(key));
@@ -251,11 +250,11 @@ impl Site {
         let incident =
             Incident::NobodyCanDoIt { rule: who.map(ToString::to_string).unwrap_or_default() };
         let raise = Command::Raise { activity: key.activity.clone(), incident };
-        self.by_itself(key.instance, raise, now);
+        self.site_command(key.instance, raise, now);
     }
 
-    /// Tries the activities again that nobody could do; if that is still so, the same incident is
-    /// raised in the same record.
+    /// Retries the activities that nobody could do; if that is still so, the same incident is raised in the same
+    /// record.
     fn retry_nobody(&mut self, id: InstanceId, now: Timestamp) {
         let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let stuck: Vec<Activity> = state
@@ -269,13 +268,13 @@ impl Site {
         for activity in stuck {
             let by = Performer::System;
             let retry = Command::Resolve { activity, by, resolution: Resolution::Retry };
-            self.by_itself(id, retry, now);
+            self.site_command(id, retry, now);
         }
     }
 
-    /// Carries out what the site itself has decided. Nobody waits for the answer, and a rejection
-    /// means that it is no longer needed; nothing else is lost by it.
-    fn by_itself(&mut self, id: InstanceId, command: Command, now: Timestamp) {
+    /// Carries out a command of the site itself, without a client. A rejection means that it is no longer needed, and
+    /// has no other effect.
+    fn site_command(&mut self, id: InstanceId, command: Command, now: Timestamp) {
         drop(self.command(id, command, now));
     }
 }

@@ -1,8 +1,8 @@
-//! Requests that wait: for a job, for a change of a worklist, for the end of an instance.
+//! Waiting requests: for a job, for a change of a worklist, for the end of an instance.
 //!
 //! Each has a moment at which it is answered anyway. Their number is limited.
 //!
-//! Invariant: whoever can have news is found by what the news are about; nobody else is visited.
+//! Invariant: an event visits only the requests it can concern.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,15 +15,14 @@ use crate::input::{Activate, RequestId, Worklist};
 #[derive(Debug)]
 pub(crate) enum Waiting {
     Jobs(Activate),
-    /// For a change of what an agent sees, together with the absent ones they stand in for.
+    /// For a change of what an agent sees, including the items of absent people they stand in for.
     Worklist {
         worklist: Worklist,
         stands_in_for: Vec<AgentId>,
     },
-    /// For what other servers have to tell, before a worklist is answered for the first time.
+    /// For the items of other servers, before a worklist is answered for the first time.
     Gathering(Worklist),
-    /// For the end of an instance. `started` is set when the question was a start, and tells
-    /// whether it was a repetition.
+    /// For the end of an instance. `started` is set for a start, and says whether it was a repetition.
     End {
         instance: InstanceId,
         started: Option<bool>,
@@ -87,7 +86,7 @@ impl WaitingRoom {
         self.requests.get(&id).map(|(_, waiting)| waiting)
     }
 
-    /// Takes a request whose moment has come.
+    /// Takes a request whose time is over.
     pub(crate) fn take_due(&mut self, now: Timestamp) -> Option<(RequestId, Waiting)> {
         let &(until, id) = self.deadlines.first()?;
         if until > now {
@@ -96,7 +95,7 @@ impl WaitingRoom {
         self.take(id).map(|waiting| (id, waiting))
     }
 
-    /// Takes all that wait for the end of an instance.
+    /// Takes all requests that wait for the end of an instance.
     pub(crate) fn take_for(&mut self, instance: InstanceId) -> Vec<(RequestId, Waiting)> {
         let ids = self.by_instance.get(&instance).cloned().unwrap_or_default();
         ids.into_iter().filter_map(|id| Some((id, self.take(id)?))).collect()
@@ -112,7 +111,7 @@ impl WaitingRoom {
         self.by_job.get(job).into_iter().flatten().copied()
     }
 
-    /// Those whose lists somebody waits for.
+    /// The agents whose items a request waits for.
     pub(crate) fn watched(&self) -> impl ExactSizeIterator<Item = &AgentId> {
         self.by_agent.keys()
     }

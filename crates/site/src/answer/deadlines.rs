@@ -1,4 +1,4 @@
-//! What a site answers about deadlines and plans.
+//! Answers about deadlines and plans.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use legwork_model::event::{Passed, Performer};
 use legwork_model::id::{InstanceId, Iteration};
 use legwork_model::time::Timestamp;
 
-/// By when an instance is to be done, and what is planned for that.
+/// The deadline of an instance, and the plan for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadlineView {
     pub at: Timestamp,
     pub promised: bool,
     /// When it passed last, and how often it was extended.
     pub passed: Option<Passed>,
-    /// From when on it is in danger, if nothing happens until then and nobody has promised it.
+    /// From when on it is in danger, if nothing happens until then and it is not promised.
     pub danger: Option<Timestamp>,
     /// Not in lists.
     pub revoked: Option<Revoked>,
@@ -24,23 +24,23 @@ pub struct DeadlineView {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LegView {
     pub step: Arc<str>,
-    /// In which round of the loops around it.
+    /// The rounds of the loops around it.
     pub iteration: Iteration,
-    /// By when it is to be done, so that the steps behind it are in time: advice.
+    /// By when it should be done, so that later steps are in time: advice.
     pub due: Timestamp,
-    /// Who is to do it; nobody, if it is not planned any more.
+    /// The planned performer; `None` if it is not planned any more.
     pub by: Option<Performer>,
-    /// Workers promise it: there were enough of them when it was planned, and nobody knows whether they stay.
+    /// Workers promise it, on a best-effort basis: there were enough of them when it was planned.
     pub is_best_effort: bool,
-    /// When they were to begin as it was planned; what is due sooner may come before.
+    /// The planned begin; a task that is due sooner may come before.
     pub start: Option<Timestamp>,
-    /// When they were to be done as it was planned.
+    /// The planned end.
     pub end: Option<Timestamp>,
     /// The loop was left before this round.
     pub is_given_back: bool,
 }
 
-/// Since when a case is not promised any more, by which step and why.
+/// Since when a promise is revoked, by which step and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revoked {
     pub at: Timestamp,
@@ -48,7 +48,7 @@ pub struct Revoked {
     pub reason: String,
 }
 
-/// What somebody is to do when.
+/// The plan of a performer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanView {
     pub by: Performer,
@@ -58,19 +58,19 @@ pub struct PlanView {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedTurn {
-    /// Which of those it does at a time.
+    /// The position among tasks done in parallel.
     pub lane: usize,
     pub from: Timestamp,
     pub to: Timestamp,
-    /// What it does regularly, and nobody has given it.
+    /// Regular work, which is not a task.
     pub is_regular: bool,
-    /// It is promised, and not only held while somebody decides.
+    /// It is promised, and not only held by an admission.
     pub is_firm: bool,
-    /// `None`: what it does regularly, or a job that nobody promised.
+    /// `None`: regular work, or a job without a promise.
     pub instance: Option<InstanceId>,
-    /// As far as it is known here.
+    /// If known here.
     pub step: Option<Arc<str>>,
-    /// In which round of the loops around it; empty where these are not known here.
+    /// The rounds of the loops around it; empty if these are not known here.
     pub iteration: Iteration,
     pub due: Option<Timestamp>,
 }

@@ -1,4 +1,4 @@
-//! What is said to a site of executors, and by them.
+//! Requests about executors, and by executors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use legwork_schedule::Feedback;
 
 use super::{Data, JobLease};
 
-/// What is wanted of, or by, executors.
+/// A request about executors, or by an executor.
 #[derive(Debug)]
 pub enum Concern {
     Register(RegisterExecutor),
-    /// Says who chooses the executors of a type of jobs, and whether the reasons are kept.
+    /// Sets the policy of a type of jobs, and whether reasons are recorded.
     SetPolicy {
         job: Arc<str>,
         policy: Arc<str>,
         recorded: bool,
     },
-    /// The types whose executors are not chosen as usual.
+    /// The types with a policy other than the default.
     Policies,
     Remove {
         name: Arc<str>,
@@ -29,46 +29,46 @@ pub enum Concern {
         after: Option<Arc<str>>,
         limit: usize,
     },
-    /// What is counted of them, and how many jobs wait: a page, by name. Needs no right.
+    /// Metrics of executors and the number of waiting jobs: a page, by name. Needs no scope.
     Figures {
         after: Option<Arc<str>>,
         limit: usize,
     },
-    /// What an executor says of a task that it was given.
+    /// An executor's report on a task assigned to it.
     Report(TaskReport),
-    /// An executor knows the verdict about its result.
+    /// An executor confirms the verdict about its result.
     Confirm {
         executor: Arc<str>,
         task: JobLease,
     },
 }
 
-/// A service that wants to do automatic steps.
+/// A service that does automatic steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisterExecutor {
     pub name: Arc<str>,
-    /// Where it is called.
+    /// The address at which it is called.
     pub url: Arc<str>,
-    /// Signs what is said in either direction.
+    /// Signs messages in both directions.
     pub secret: Secret,
-    /// The types of jobs it does, and how many of each at a time, if not as many as in all.
+    /// The types of jobs it does, with their limits if they differ from the total.
     pub types: Vec<ExecutorType>,
     pub limit: u32,
-    /// On how many it works at a time, if not on all that it takes.
+    /// How many tasks it works on in parallel, if not all it accepts.
     pub at_once: Option<u32>,
-    /// How many it is given in so long.
+    /// Rate limit of assignments.
     pub rate: Option<Rate>,
-    /// Its part of the tasks where they are given out by weights.
+    /// Its share of the tasks under a policy by weights.
     pub weight: Option<u32>,
-    /// What it does again and again beside its tasks.
+    /// Its regular work beside tasks.
     pub regularly: Vec<RegularWork>,
     /// The part of its time, in per cent, that is promised only after a fault.
     pub reserve: Option<u32>,
-    /// Where it is at home.
+    /// Its home domain.
     pub domain: Option<String>,
-    /// It is told whether its results count, and confirms.
+    /// It gets verdicts about its results, and confirms them.
     pub verdicts: bool,
-    /// The tasks that it has, if it says so: no part of what is registered.
+    /// The tasks that it has, if it reports them: not part of the registration.
     pub holds: Option<Vec<JobLease>>,
 }
 
@@ -78,22 +78,22 @@ pub struct TaskReport {
     pub task: JobLease,
     pub outcome: Outcome,
     pub feedback: Feedback,
-    /// The tasks that the executor has, of all servers, if it says so.
+    /// The tasks that the executor has, of all servers, if it reports them.
     pub holds: Option<Vec<JobLease>>,
 }
 
-/// How a task stands.
+/// The state of a task.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// The executor has begun, or will; it says more later.
+    /// The executor has begun, or will; it reports again later.
     Taken,
     Done(Data),
-    /// Without `retry` it would always fail.
+    /// Without `retry` every attempt would fail.
     Failed {
         error: String,
         retry: bool,
     },
-    /// Nothing was begun; the executor wants nothing for a while.
+    /// Nothing was begun; the executor wants no tasks for a while.
     Busy {
         rest: Option<Duration>,
     },

@@ -1,25 +1,25 @@
-//! What is said to a site by whoever sends letters.
+//! Requests of the sender of mail.
 
 use legwork_mail::Kind;
 use legwork_model::id::AgentId;
 use legwork_model::time::Timestamp;
 
-/// What whoever sends letters wants.
+/// A request of the sender of mail.
 #[derive(Debug)]
 pub enum Mailing {
     /// The letter that is due next.
     Next,
-    /// It has left, or nobody will ever take it.
+    /// The letter was sent, or can never be delivered.
     Told(Notice),
-    /// It was not taken: nothing to this agent before this moment.
+    /// The mail server refused it: no letter to this agent before this moment.
     PutOff { agent: AgentId, until: Timestamp },
-    /// Where somebody can be written to.
+    /// The mail address of an agent.
     Address { agent: AgentId },
-    /// Who has an address.
+    /// The agent with an address.
     Whose { address: String },
 }
 
-/// What somebody is told with one letter.
+/// What an agent is notified of with one letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     pub agent: AgentId,

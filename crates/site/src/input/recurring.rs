@@ -1,4 +1,4 @@
-//! What is said to a site of processes that are started again and again.
+//! Requests about periodic starts.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use legwork_model::time::Timestamp;
 
 use super::Data;
 
-/// What is wanted of periodic starts, or came of one.
+/// A request about periodic starts, or the outcome of one.
 #[derive(Debug)]
 pub enum Recurring {
     Put(PutSchedule),
     Remove {
         name: Arc<str>,
     },
-    /// Starts nothing for a while, or goes on.
+    /// Pauses it, or resumes it.
     Pause {
         name: Arc<str>,
         is_paused: bool,
@@ -33,9 +33,9 @@ pub enum Recurring {
         name: Arc<str>,
         moment: Timestamp,
     },
-    /// What came of a start.
+    /// The outcome of a start.
     Fired(ScheduleEvent),
-    /// A start did not come through, and may later.
+    /// A start has failed, and may succeed later.
     PutOff {
         name: Arc<str>,
         moment: Timestamp,
@@ -43,15 +43,15 @@ pub enum Recurring {
     },
 }
 
-/// A process that is to be started again and again.
+/// A process to start periodically.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PutSchedule {
     pub name: Arc<str>,
     pub process: Arc<str>,
     pub period: Period,
     pub data: Data,
-    /// In whose name.
+    /// In whose name it is started.
     pub agent: Option<AgentId>,
-    /// By when each is to be promised, if it can be.
+    /// By when each start should be promised, if possible.
     pub within: Option<Within>,
 }

@@ -52,7 +52,7 @@ impl Site {
     pub(crate) fn on_mail_request(
         &mut self,
         caller: &Caller,
-        errand: Mailing,
+        request: Mailing,
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_mailer()?;
@@ -60,7 +60,7 @@ impl Site {
             let message = "nobody writes letters here; start the server with --mail FILE";
             return Err(Refusal::new(refusal::Kind::Conflict, "no_mail", message));
         };
-        match errand {
+        match request {
             Mailing::Next => Ok(self.next_letter(&tell, now)),
             Mailing::Told(notice) => {
                 self.note_sent(&notice, now);

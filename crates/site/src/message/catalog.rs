@@ -1,4 +1,4 @@
-//! How the catalog gets to all servers.
+//! Replication of the catalog to all servers.
 
 use legwork_model::event::RecordedAt;
 use minicbor::bytes::ByteVec;
@@ -10,22 +10,22 @@ use super::is_no;
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat, context_bound = "AsRef<RecordedAt>")]
 pub enum Catalog {
-    /// The catalog has so many records here: who has more sends them, who has fewer asks for them.
+    /// Announces the number of records at the sender: a receiver with more sends them, one with fewer requests them.
     #[n(5)]
     Wanted {
         #[n(0)]
         have: u64,
-        /// Please say how much is there, even if it is just as much.
+        /// The receiver has to announce its own number, even if it is the same.
         #[cbor(n(1), skip_if = "is_no")]
         answer: bool,
     },
     /// Records of the catalog, as they are stored.
     #[n(6)]
     Records {
-        /// The number of the first one.
+        /// The number of the first record.
         #[n(0)]
         from: u64,
-        /// What all records before it come to: see `chain`.
+        /// The checksum of all records before it: see `chain`.
         #[n(1)]
         before: u64,
         #[n(2)]

@@ -1,4 +1,4 @@
-//! How steps are reserved, replanned and followed on the way to a deadline.
+//! Reserving, replanning and following steps on the way to a deadline.
 
 use legwork_model::event::{RecordedAt, Replanned, TaskKey};
 use legwork_model::id::{AgentId, InstanceId};
@@ -7,38 +7,39 @@ use minicbor::{Decode, Encode};
 use super::Instance;
 use crate::planning::Reserving;
 
-/// About planned steps. Numbers 15 and 17 to 19 were of messages that are sent no more.
+/// About planned steps. Numbers 15 and 17 to 19 were of messages that are not sent any more.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat, context_bound = "AsRef<RecordedAt>")]
 pub enum Deadline {
-    /// How far a planned step is, to its planner and to the server that started the instance: resent until acknowledged.
+    /// The stage of a planned step, to its planner and to the server that started the instance: resent until
+    /// acknowledged.
     #[n(16)]
     Step {
         #[n(0)]
         task: TaskKey,
         #[n(1)]
         stage: Stage,
-        /// How long it took, in milliseconds of working time, if that is known.
+        /// Its duration in milliseconds of working time, if known.
         #[n(2)]
         took_ms: Option<u64>,
-        /// Of the change, at the server that told of it first: higher each time. 0 if it is said once.
+        /// The number of the change at the server that reported it first, increasing. 0 if it is sent once.
         #[cbor(n(3), skip_if = "is_none")]
         number: u64,
-        /// For how long it is so.
+        /// How long it has been so.
         #[cbor(n(4), skip_if = "is_none")]
         ago_ms: u64,
         /// Who has claimed it.
         #[n(5)]
         holder: Option<AgentId>,
     },
-    /// Steps of an instance are planned otherwise from now on: resent until acknowledged.
+    /// A change of the plan of an instance: resent until acknowledged.
     #[n(20)]
     Replanned {
         #[n(0)]
         instance: Instance,
         #[n(1)]
         replanned: Box<Replanned>,
-        /// Of the change, at the server that started the instance: higher each time.
+        /// The number of the change at the server that started the instance, increasing.
         #[n(2)]
         number: u64,
     },
@@ -50,7 +51,7 @@ pub enum Deadline {
         #[n(1)]
         number: u64,
     },
-    /// Word of a step is acknowledged.
+    /// The stage of a step is acknowledged.
     #[n(22)]
     StepAck {
         #[n(0)]
@@ -75,7 +76,7 @@ impl Deadline {
     }
 }
 
-/// How far a promised step is.
+/// The stage of a promised step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Stage {

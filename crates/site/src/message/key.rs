@@ -1,4 +1,4 @@
-//! How a server learns whether an idempotency key was used, or a case was open, at another server of its domain.
+//! Whether an idempotency key was used, or a case was open, at another server of the domain.
 
 use legwork_model::event::RecordedAt;
 use legwork_model::id::StreamId;
@@ -8,7 +8,7 @@ use minicbor::{Decode, Encode};
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat, context_bound = "AsRef<RecordedAt>")]
 pub enum Key {
-    /// Was this idempotency key used there? Or was this case there, where it is over then?
+    /// Asks whether this idempotency key was used at the receiver, or whether this case was there and is over.
     #[n(11)]
     Wanted(#[n(0)] KeyQuestion),
     #[n(12)]
@@ -20,7 +20,7 @@ pub enum Key {
     },
 }
 
-/// A key or a case, and under how many versions of its domain's weights it is asked for.
+/// A key or a case, and the number of divisions of its domain under which it is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct KeyQuestion {
     /// The stream of the key or case.

@@ -1,4 +1,4 @@
-//! How control of a case is handed over, and how values follow that the receiver lacks.
+//! Hand-over of control of a case, and fetching of values that the receiver lacks.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use minicbor::{Decode, Encode};
 
 use super::{Instance, ParcelId};
 
-/// About one case. A parcel is offered, stored, and acknowledged.
+/// About one case. A transfer is offered, stored, and acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat, context_bound = "AsRef<RecordedAt>")]
 pub enum Migration {
-    /// A parcel, with the entries that the receiver lacks or, without any, with the question which
-    /// ones those are.
+    /// Offers a transfer, with the entries that the receiver lacks or, without any, with the question which ones those
+    /// are.
     #[n(0)]
     Offer(#[n(0)] Box<Offer>),
-    /// The answer: all up to these activities is known here.
+    /// The reply to an offer: everything up to these activities is known here.
     #[n(1)]
     Known {
         #[n(0)]
@@ -24,13 +24,13 @@ pub enum Migration {
         #[n(1)]
         last: Vec<Activity>,
     },
-    /// The parcel is stored here.
+    /// The transfer is stored here.
     #[n(2)]
     Ack {
         #[n(0)]
         parcel: ParcelId,
     },
-    /// Please send values that were written, or read, there.
+    /// Requests values that were written, or read, at the receiver.
     #[n(3)]
     Want {
         #[n(0)]
@@ -38,7 +38,7 @@ pub enum Migration {
         #[n(1)]
         values: Vec<Wanted>,
     },
-    /// The values, as far as they are here.
+    /// The requested values, as far as they are here.
     #[n(4)]
     Have {
         #[n(0)]
@@ -70,15 +70,13 @@ pub struct Offer {
     pub version: u32,
     #[n(3)]
     pub parcel: Parcel,
-    /// `None` asks which ones are lacking.
+    /// `None` asks which entries are lacking.
     #[n(4)]
     pub entries: Option<Vec<Entry>>,
-    /// These are not all: when they are stored, the receiver says how far it knows the history
-    /// then, and gets more.
+    /// These are not all entries: when they are stored, the receiver replies what it knows by then, and is sent more.
     #[cbor(n(5), skip_if = "is_whole")]
     pub is_part: bool,
-    /// Of the topology that the sender knows, if it is not the first: whoever takes the parcel must
-    /// know that one too.
+    /// The epoch of the topology that the sender knows, if it is not the first: the receiver must know it, too.
     #[n(6)]
     pub epoch: Option<u32>,
 }
@@ -87,7 +85,7 @@ fn is_whole(is_part: &bool) -> bool {
     !is_part
 }
 
-/// A version of a data element: its writer tells which.
+/// A version of a data element, identified by its writer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct Wanted {
     #[n(0)]

@@ -88,7 +88,7 @@ impl<'b, C: AsRef<RecordedAt>> Decode<'b, C> for Message {
 #[cbor(transparent)]
 pub struct Instance(#[cbor(n(0), with = "legwork_model::id::instance_bytes")] pub InstanceId);
 
-/// A parcel of an instance from one server to another.
+/// A transfer of an instance from one server to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct ParcelId {
     #[n(0)]

@@ -1,4 +1,4 @@
-//! How a change of the topology comes to its end, and what the registrar has to know besides.
+//! Reports to the registrar: for ending a change of the topology, and others.
 
 use legwork_model::event::RecordedAt;
 use legwork_model::id::{InstanceId, ServerId};
@@ -10,10 +10,10 @@ use super::Instance;
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat, context_bound = "AsRef<RecordedAt>")]
 pub enum Registrar {
-    /// What the registrar has to know to end a change, of a server that is locked by it.
+    /// The report of a locked server, which the registrar needs to end a change.
     #[n(9)]
     Report(#[n(0)] Report),
-    /// A server has moved: its store is at its new host, as a whole.
+    /// A server has moved: its store has arrived completely at its new host.
     #[n(10)]
     Moved {
         #[n(0)]
@@ -27,7 +27,7 @@ pub enum Registrar {
         #[cbor(n(0), with = "legwork_model::id::instance_list")]
         ids: Vec<InstanceId>,
     },
-    /// How many records of instances the sender has written since it last told.
+    /// How many records of instances the sender has written since its last report.
     #[n(14)]
     Load {
         #[n(0)]
@@ -35,8 +35,8 @@ pub enum Registrar {
     },
 }
 
-/// It comes in parts, each of which tells of all that there are between two ids: so parts that were
-/// said before and after a restart fit together. It is said again until the change is over.
+/// A report comes in parts, each of which covers all instances between two ids, so that parts from before and after a
+/// restart fit together. It is resent until the change is over.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Report {
     #[n(0)]
@@ -49,7 +49,7 @@ pub struct Report {
     pub after: Option<Instance>,
     #[cbor(n(3), with = "legwork_model::id::instance_list")]
     pub ids: Vec<InstanceId>,
-    /// There are more after these.
+    /// More parts follow.
     #[n(4)]
     pub more: bool,
     /// How many instances it has.

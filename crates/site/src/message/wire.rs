@@ -1,8 +1,7 @@
-//! The bytes of a message between servers, and what they are spent on.
+//! Encoding of messages between servers, and what their bytes are spent on.
 //!
-//! Invariant: what was encoded decodes to the same message; what was not is refused with a reason
-//! and never panics. A message is preceded by the moment that its other moments are told from:
-//! one or two bytes each instead of nine.
+//! Invariant: what was encoded decodes to the same message; anything else is refused with a reason and never panics. A
+//! message is preceded by a base time, relative to which its other times take one or two bytes instead of nine.
 
 use std::convert::Infallible;
 
@@ -19,12 +18,12 @@ use super::{Message, Migration, Worklist};
 pub struct Shares {
     /// Entries of histories, without values.
     pub history: u64,
-    /// Values of data elements that travel with their entries.
+    /// Values of data elements that are sent with their entries.
     pub small: u64,
-    /// Values and files that are fetched because somebody reads them.
+    /// Values and files that are fetched by their readers.
     pub large: u64,
     pub worklist: u64,
-    /// Everything else: what it takes to agree.
+    /// Everything else: coordination.
     pub control: u64,
 }
 
@@ -50,13 +49,13 @@ impl Message {
         Ok(message)
     }
 
-    /// How many bytes it has, without making them.
+    /// The encoded length in bytes, without encoding.
     pub fn bytes(&self) -> u64 {
         let mut base = self.base();
         length(&base.0.0, &mut ()) + length(self, &mut base)
     }
 
-    /// What the bytes of this message are spent on, `bytes` in all with what is around it.
+    /// What the bytes of this message are spent on; `bytes` in all, including its envelope.
     pub fn shares(&self, bytes: u64) -> Shares {
         let none = Shares::default();
         match self {
@@ -81,7 +80,7 @@ impl Message {
         }
     }
 
-    /// The moment that the others are told from.
+    /// The base time of the message.
     fn base(&self) -> RecordedAt {
         let first = if let Self::Migration(Migration::Offer(offer)) = self {
             let entries = offer.entries.as_ref();
@@ -95,7 +94,7 @@ impl Message {
     }
 }
 
-/// The values that travel with an entry.
+/// The values that are sent with an entry.
 fn written(entry: &Entry) -> &[(legwork_model::id::ElementId, Value)] {
     if let Event::Created(created) = &entry.event {
         &created.inputs
@@ -106,7 +105,7 @@ fn written(entry: &Entry) -> &[(legwork_model::id::ElementId, Value)] {
     }
 }
 
-/// How many bytes something takes.
+/// The encoded length in bytes.
 pub(crate) fn length<C>(what: &impl Encode<C>, context: &mut C) -> u64 {
     let mut encoder = Encoder::new(Count(0));
     // Counting cannot fail.

@@ -1,4 +1,4 @@
-//! How a server shows the items that other servers have for its people.
+//! Items of people at other servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,23 +16,23 @@ use crate::answer::ItemInfo;
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat, context_bound = "AsRef<RecordedAt>")]
 pub enum Worklist {
-    /// Please tell what there is to do for a person, and what changes.
+    /// Asks to follow the items of a person.
     #[n(7)]
     Follow(#[n(0)] Follow),
-    /// What there is to do for a person, or what has changed of it.
+    /// The items of a person, or their changes.
     #[n(8)]
     Items(#[n(0)] Box<Items>),
 }
 
-/// Answered at once, and from then on whenever something has changed, for some time.
+/// Answered at once, and then after each change for some time.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Follow {
     #[n(0)]
     pub agent: AgentId,
-    /// Comes back with every answer; each question has its own.
+    /// Repeated in every answer; each question has its own.
     #[n(1)]
     pub question: u64,
-    /// How far the follower has read; from the beginning without it.
+    /// The cursor of the follower; `None` for all items.
     #[n(2)]
     pub since: Option<Mark>,
     /// For how long; 0 ends it.
@@ -47,16 +47,16 @@ pub struct Items {
     pub agent: AgentId,
     #[n(1)]
     pub question: u64,
-    /// Counts the answers to one question, from 0 on: one that is lost is missed.
+    /// Counts the answers to one question from 0, so that a lost one is detected.
     #[n(2)]
     pub number: u32,
-    /// How far it was told before this; `None` if the list begins anew.
+    /// The cursor before this answer; `None` if the list begins anew.
     #[n(3)]
     pub after: Option<Mark>,
-    /// How far it is told with this.
+    /// The cursor after this answer.
     #[n(4)]
     pub cursor: Mark,
-    /// The rest comes when it is asked for.
+    /// The rest is sent on request.
     #[n(5)]
     pub more: bool,
     #[cbor(n(6), skip_if = "Vec::is_empty")]
@@ -65,12 +65,12 @@ pub struct Items {
     pub removed: Vec<Named>,
 }
 
-/// How far a list was read; a matter of the server that gave it.
+/// A cursor, opaque to all but the server that issued it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(transparent)]
 pub struct Mark(#[n(0)] pub [u64; 5]);
 
-/// An item with all there is to show of it: the receiver need not know its definition.
+/// An item with everything to show of it: the receiver need not know its definition.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(context_bound = "AsRef<RecordedAt>")]
 pub struct Item {
@@ -95,7 +95,7 @@ pub struct Item {
 }
 
 impl Item {
-    /// What is to be shown of it.
+    /// The view of the item.
     pub(crate) fn info(
         &self,
         activity: &ActivityId,

@@ -95,7 +95,7 @@ async fn the_starter_of_a_case_is_told_of_a_lost_promise_also_across_a_kill() ->
     }
     // It depends on what was received before the server was killed.
     let why =
-        ["who was to do it is not available any more", "could not be done in time as planned"];
+        ["the planned performer is not available any more", "could not be done in time as planned"];
     assert!(why.iter().any(|why| said.contains(why)), "{said}");
     assert!(said.contains(&format!("legwork deadline show {id}")), "{said}");
     assert!(!said.contains("opensesame") && !said.contains("[legwork:"), "{said}");

@@ -142,7 +142,8 @@ impl Site {
         if !self.entailed.is_enough() {
             return Ok(());
         }
-        let message = "what came with this entails too much at once already; send it again";
+        let message =
+            "the earlier requests of this batch fill a commit already; send this request again";
         Err(Refusal::new(Kind::Exhausted, "too_much_at_once", message))
     }
 }

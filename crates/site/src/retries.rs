@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_acknowledged_is_due_again_after_twice_the_time() {
+    fn an_unacknowledged_entry_is_due_again_after_twice_the_pause() {
         let mut retries = retries();
         retries.insert(7, "offer", Timestamp(0));
         let mut moments = Vec::new();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn who_can_be_reached_again_is_tried_at_once_with_short_pauses() {
+    fn entries_for_a_reachable_receiver_are_due_at_once_with_short_pauses() {
         let mut retries = retries();
         for key in [1, 2] {
             retries.insert_sent(key, "offer", Timestamp(0));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_in_the_place_of_another_begins_anew() {
+    fn a_replaced_entry_starts_with_no_attempts() {
         let mut retries = retries();
         retries.insert_sent(1, "old", Timestamp(0));
         assert_eq!(retries.insert(1, "new", Timestamp(500)), Some("old"));

@@ -215,7 +215,7 @@ impl Site {
     /// Offers the items of an instance to the agents who may do them now, releases those whose holder is gone, and
     /// raises incidents for those that nobody can do.
     pub(crate) fn reoffer(&mut self, id: InstanceId, now: Timestamp) {
-        self.retry_nobody(id, now);
+        self.retry_no_performer(id, now);
         let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let schema = schema.clone();
         let (mut undoable, mut abandoned) = (Vec::new(), Vec::new());
@@ -241,10 +241,10 @@ impl Site {
                 self.work.worklists.resolved(&key).is_some_and(|who| who.actors.is_empty());
             undoable.extend(nobody.then_some(key));
         }
-        undoable.iter().for_each(|key| self.raise_nobody(key, now));
+        undoable.iter().for_each(|key| self.raise_no_performer(key, now));
     }
 
-    fn raise_nobody(&mut self, key: &ItemKey, now: Timestamp) {
+    fn raise_no_performer(&mut self, key: &ItemKey, now: Timestamp) {
         let Some(slot) = self.cases.instances.get(key.instance) else { return };
         let who = slot.schema.node(key.activity.node).who();
         let incident =
@@ -255,7 +255,7 @@ impl Site {
 
     /// Retries the activities that nobody could do; if that is still so, the same incident is raised in the same
     /// record.
-    fn retry_nobody(&mut self, id: InstanceId, now: Timestamp) {
+    fn retry_no_performer(&mut self, id: InstanceId, now: Timestamp) {
         let Some((schema, state)) = self.cases.instances.state(id) else { return };
         let stuck: Vec<Activity> = state
             .incidents(schema)

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn watchers_are_found_by_those_whose_items_they_see() {
+    fn readers_are_found_by_the_agents_whose_items_they_see() {
         let mut room = room([watch("ann", &[]), watch("ben", &["ann", "cleo"]), watch("ann", &[])]);
         assert_eq!(watches(&room, "ann"), [1, 2, 3]);
         assert_eq!(watches(&room, "cleo"), [2]);

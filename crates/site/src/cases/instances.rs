@@ -354,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn when_most_have_to_stay_only_some_are_looked_at_each_time() {
+    fn eviction_examines_a_bounded_number_of_states() {
         let (definition, _) = yaml::parse("process: p\nsteps: [{ step: a, job: a }]\n");
         let schema = Arc::new(compile(&definition.unwrap(), 1).unwrap());
         let (process, by) = (schema.process.clone(), Performer::System);

@@ -149,7 +149,7 @@ fn used_for(stream: &Stream) -> Result<Option<Use>, String> {
     let record = Record::<KeyEvent>::from_bytes(bytes).map_err(|error| error.to_string())?;
     match record.events.first() {
         Some(&KeyEvent::Started { instance, request }) => Ok(Some(Use { instance, request })),
-        None => Err("it says nothing".to_owned()),
+        None => Err("the record has no event".to_owned()),
     }
 }
 

@@ -236,9 +236,10 @@ pub(crate) fn incident(incident: &Incident) -> (&'static str, String) {
         Incident::RetriesExhausted { attempts, error } => {
             ("retries_exhausted", format!("failed {attempts} times, at last with: {error}"))
         }
-        Incident::TooManyIterations { limit } => {
-            ("too_many_iterations", format!("went round {limit} times, the most it may"))
-        }
+        Incident::TooManyIterations { limit } => (
+            "too_many_iterations",
+            format!("the loop was repeated {limit} times, the most allowed"),
+        ),
     }
 }
 
@@ -487,10 +488,10 @@ fn transferred(
         let detail = Some(format!("{} has it (transfer {number})", names.server(*to)));
         HistoryEntry { detail, to: name(to), number: Some(*number), ..blank("delivered") }
     } else if let Event::Redirected { from, to } = event {
-        let what = format!("what was on its way to {}", names.server(*from));
+        let what = format!("transfers to {}", names.server(*from));
         let becomes = to.map_or_else(
-            || format!("{what} is of no more use"),
-            |to| format!("{what} goes to {}", names.server(to)),
+            || format!("{what} are dropped"),
+            |to| format!("{what} go to {}", names.server(to)),
         );
         let to = to.as_ref().and_then(name);
         HistoryEntry { detail: Some(becomes), from: name(from), to, ..blank("redirected") }

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_records_come_to_the_same_and_others_to_something_else() {
+    fn equal_records_have_equal_checksums_and_others_differ() {
         let chain = of(&[b"one", b"another one", b""]);
         assert_eq!(chain.at(0), of(&[]).at(0));
         assert_eq!(chain.at(2), of(&[b"one", b"another one", b"a third"]).at(2));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_records_come_to_never_changes() {
+    fn checksums_never_change() {
         let chain = of(&[b"one", b"another one"]);
         assert_eq!(chain.at(0), Some(0x9E37_79B9_7F4A_7C15));
         assert_eq!(chain.at(1), Some(4_531_815_664_428_874_356));

@@ -141,8 +141,8 @@ impl Site {
         let Limits { processes, versions: versions_max, definition_bytes, .. } = self.config.limits;
         let message = if versions == 0 && self.catalog.len() >= processes {
             format!(
-                "there are {processes} processes, as many as fit; deploy it as a version of one of \
-                 them, or on another server"
+                "there are {processes} processes, as many as fit; deploy this one as a version of \
+                 another process, or on another server"
             )
         } else if versions >= versions_max {
             format!(
@@ -183,8 +183,8 @@ impl Site {
         let most = self.config.limits.organisations;
         if version as usize >= most {
             let message = format!(
-                "the organisation has been published {version} times, as often as it may; publish \
-                 it less often, and go on with a new server"
+                "the organisation has been published {version} times, the most allowed; publish \
+                 less often, and continue with a new server"
             );
             return Err(Refusal::new(Kind::Conflict, "too_many_organisations", message));
         }
@@ -300,7 +300,8 @@ impl Site {
             ));
         }
         if self.catalog.tokens.is_last_admin(&name) && self.catalog.tokens.len() > 1 {
-            let message = "it is the last token with the scope admin; revoke the others first";
+            let message =
+                format!("`{name}` is the last token with the scope admin; revoke the others first");
             return Err(Refusal::new(Kind::Conflict, "last_admin_token", message));
         }
         self.catalog.tokens.revoke(&name);
@@ -372,8 +373,8 @@ impl Site {
             }
             SiteEvent::ExecutorRegistered(executor) => self.executors.apply_registration(*executor),
             SiteEvent::ExecutorRemoved { name, by: _ } => self.apply_removal(&name),
-            SiteEvent::PolicySet(said) => self.apply_policy(*said),
-            SiteEvent::SchedulePut(said) => self.schedules.on_put(*said, at)?,
+            SiteEvent::PolicySet(setting) => self.apply_policy(*setting),
+            SiteEvent::SchedulePut(put) => self.schedules.on_put(*put, at)?,
             SiteEvent::ScheduleRemoved { name, by: _ } => self.schedules.on_removed(&name),
             SiteEvent::SchedulePaused { name, is_paused, by: _ } => {
                 self.schedules.on_paused(&name, is_paused, at);

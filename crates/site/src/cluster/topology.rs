@@ -218,8 +218,8 @@ impl Site {
             return Ok(());
         }
         let message = format!(
-            "the topology has been published {most} times, as often as it may; publish it less \
-             often, and go on with new servers"
+            "the topology has been published {most} times, the most allowed; publish less often, \
+             and continue with new servers"
         );
         Err(Refusal::new(Kind::Conflict, "too_many_topologies", message))
     }
@@ -265,8 +265,8 @@ impl Site {
             Some((id, slot)) => {
                 let process = &slot.schema.process;
                 let message = format!(
-                    "instance {id} of `{process}`, which says where its steps are done, was begun \
-                     before there was a topology; wait for its end, or abort it"
+                    "instance {id} of `{process}`, a process with places for its steps, was begun \
+                     before there was a topology; wait for the end of {id}, or abort {id}"
                 );
                 Err(Refusal::new(Kind::Conflict, "begun_alone", message))
             }
@@ -305,7 +305,7 @@ fn no_epoch(epoch: Option<u32>) -> Refusal {
         Some(epoch) => {
             format!("topology of epoch {epoch}; `GET /v1/topology/versions` lists them")
         }
-        None => "topology: this server is alone, or has not heard of the others yet".to_owned(),
+        None => "topology: this server is alone, or has not received the catalog yet".to_owned(),
     };
     Refusal::not_found("no_topology", what)
 }

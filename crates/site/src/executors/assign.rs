@@ -188,7 +188,7 @@ impl Site {
             (Some((_, worker, lease)), _) => (worker.clone(), *lease),
             (None, Some(registered)) => {
                 let usual =
-                    timeout.unwrap_or_else(|| USUAL.max(takes.said.unwrap_or_default() * 2));
+                    timeout.unwrap_or_else(|| USUAL.max(takes.defined.unwrap_or_default() * 2));
                 let lease_timeout = self.executors.lease_timeout(to, &task, usual, now);
                 (registered.name.clone(), lease_timeout)
             }

@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_given_up_is_forgotten_in_the_end_and_that_is_told() {
+    fn the_oldest_failed_assignments_are_dropped_and_returned() {
         let mut assignments = Assignments::default();
         let mut forgotten = Vec::new();
         for number in 0..LATE_MAX as u64 + 3 {

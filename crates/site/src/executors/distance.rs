@@ -102,8 +102,8 @@ impl Executors {
 
 /// The home of an executor: by the topology, else by its registration.
 fn home_of(one: &ExecutorRegistered, seat: &Seat) -> Option<DomainId> {
-    let said = || seat.topology.domain_named(one.domain.as_deref()?);
-    seat.topology.home(&Performer::Executor(one.name.clone())).or_else(said)
+    let registered = || seat.topology.domain_named(one.domain.as_deref()?);
+    seat.topology.home(&Performer::Executor(one.name.clone())).or_else(registered)
 }
 
 /// How many bytes a task reads, including files.

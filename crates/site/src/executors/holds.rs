@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_is_forgotten_when_it_is_not_named_or_should_be_done() {
+    fn a_held_task_is_dropped_when_not_reported_or_overdue() {
         let mut holds = Holds::default();
         let (crane, lift) = (ExecutorId(0), ExecutorId(1));
         let held = |lease: u64, until: i64| (lease, InstanceId(7), Timestamp(until));

@@ -29,7 +29,7 @@ pub(crate) struct Policies {
 
 #[derive(Debug)]
 struct Chosen {
-    said: PolicySet,
+    setting: PolicySet,
     policy: Box<dyn Policy>,
 }
 
@@ -46,35 +46,35 @@ impl Policies {
     }
 
     pub(super) fn name(&self, kind: KindId) -> &str {
-        self.set.get(&kind).map_or(ADAPTIVE, |chosen| &chosen.said.policy)
+        self.set.get(&kind).map_or(ADAPTIVE, |chosen| &chosen.setting.policy)
     }
 
     /// Whether the reason of each assignment is recorded in the history.
     pub(super) fn is_recorded(&self, kind: KindId) -> bool {
-        self.set.get(&kind).is_some_and(|chosen| chosen.said.recorded)
+        self.set.get(&kind).is_some_and(|chosen| chosen.setting.recorded)
     }
 
     fn is(&self, kind: Option<KindId>, policy: &str, recorded: bool) -> bool {
-        let said = kind.and_then(|kind| self.set.get(&kind)).map(|chosen| &chosen.said);
-        match said {
-            Some(said) => &*said.policy == policy && said.recorded == recorded,
+        let setting = kind.and_then(|kind| self.set.get(&kind)).map(|chosen| &chosen.setting);
+        match setting {
+            Some(setting) => &*setting.policy == policy && setting.recorded == recorded,
             None => policy == ADAPTIVE && !recorded,
         }
     }
 
     /// Random choices of the policy follow from the seed, which differs between servers and incarnations.
-    fn set(&mut self, kind: KindId, mut said: PolicySet, seed: u64) {
-        if current_name(&said.policy) != &*said.policy {
-            said.policy = current_name(&said.policy).into();
+    fn set(&mut self, kind: KindId, mut setting: PolicySet, seed: u64) {
+        if current_name(&setting.policy) != &*setting.policy {
+            setting.policy = current_name(&setting.policy).into();
         }
-        if &*said.policy == ADAPTIVE && !said.recorded {
+        if &*setting.policy == ADAPTIVE && !setting.recorded {
             self.set.remove(&kind);
             return;
         }
         // A policy of a later version is replaced by the default.
-        let policy = named(&said.policy, seed ^ u64::from(kind.0))
+        let policy = named(&setting.policy, seed ^ u64::from(kind.0))
             .unwrap_or_else(|| Box::<Adaptive>::default());
-        self.set.insert(kind, Chosen { said, policy });
+        self.set.insert(kind, Chosen { setting, policy });
     }
 }
 
@@ -88,7 +88,7 @@ impl Executors {
             by: Performer::clone(by),
         };
         let mut policies: Vec<PolicyInfo> =
-            self.policies.set.values().map(|chosen| info(&chosen.said)).collect();
+            self.policies.set.values().map(|chosen| info(&chosen.setting)).collect();
         policies.sort_by(|a, b| a.job.cmp(&b.job));
         Ok(Answer::Policies(policies))
     }
@@ -127,17 +127,17 @@ impl Site {
             return Err(Refusal::new(Kind::Conflict, "too_many_policies", message));
         }
         self.executors.require_types([&*job].into_iter())?;
-        let said = PolicySet { job, policy, recorded, by: caller.performer() };
-        self.record(SiteEvent::PolicySet(Box::new(said.clone())), now);
-        self.apply_policy(said);
+        let setting = PolicySet { job, policy, recorded, by: caller.performer() };
+        self.record(SiteEvent::PolicySet(Box::new(setting.clone())), now);
+        self.apply_policy(setting);
         Ok(Answer::Done)
     }
 
     /// Applies a setting recorded here or received.
-    pub(crate) fn apply_policy(&mut self, said: PolicySet) {
-        let kind = self.executors.registry.kind_or_new(&said.job);
+    pub(crate) fn apply_policy(&mut self, setting: PolicySet) {
+        let kind = self.executors.registry.kind_or_new(&setting.job);
         let seed = self.config.life;
-        self.executors.policies.set(kind, said, seed);
+        self.executors.policies.set(kind, setting, seed);
         self.executors.invalidate_plan();
     }
 }
@@ -146,7 +146,7 @@ impl Site {
 mod tests {
     use super::*;
 
-    fn said(policy: &str, recorded: bool) -> PolicySet {
+    fn setting(policy: &str, recorded: bool) -> PolicySet {
         let (job, by) = ("scan".into(), Performer::System);
         PolicySet { job, policy: policy.into(), recorded, by }
     }
@@ -156,11 +156,11 @@ mod tests {
         let mut policies = Policies::default();
         let kind = KindId(3);
         assert_eq!((policies.name(kind), policies.is_recorded(kind)), ("adaptive", false));
-        policies.set(kind, said("oxthas-3", false), 1);
+        policies.set(kind, setting("oxthas-3", false), 1);
         assert_eq!((policies.name(kind), policies.name(KindId(2))), ("oxthas-3", "adaptive"));
-        policies.set(kind, said("adaptive", true), 1);
+        policies.set(kind, setting("adaptive", true), 1);
         assert_eq!((policies.name(kind), policies.is_recorded(kind)), ("adaptive", true));
-        policies.set(kind, said("adaptive", false), 1);
+        policies.set(kind, setting("adaptive", false), 1);
         assert!(policies.set.is_empty(), "the default is not stored");
     }
 
@@ -168,10 +168,10 @@ mod tests {
     fn a_record_with_the_former_name_of_adaptive_sets_adaptive() {
         let mut policies = Policies::default();
         let kind = KindId(3);
-        policies.set(kind, said("ours", true), 1);
+        policies.set(kind, setting("ours", true), 1);
         assert_eq!((policies.name(kind), policies.is_recorded(kind)), ("adaptive", true));
-        policies.set(kind, said("random", false), 1);
-        policies.set(kind, said("ours", false), 1);
+        policies.set(kind, setting("random", false), 1);
+        policies.set(kind, setting("ours", false), 1);
         assert!(policies.set.is_empty(), "the default is not stored");
     }
 }

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_there_before_a_restart_is_expected_for_a_while() {
+    fn workers_present_before_a_restart_count_for_some_time() {
         let mut workers = RecentWorkers::default();
         let job: Arc<str> = "score".into();
         workers.expect(&job, 3, minute(10));

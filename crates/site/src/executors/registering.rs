@@ -159,7 +159,7 @@ impl Site {
             }
             if known.by != by && !caller.is_admin() {
                 let message = format!(
-                    "`{}` was registered by somebody else; choose another name, or ask an admin",
+                    "`{}` was registered with another token; choose another name, or ask an admin",
                     next.name
                 );
                 return Err(Refusal::new(Kind::Conflict, "executor_exists", message));

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn who_works_on_fewer_than_it_takes_has_a_queue() {
+    fn an_executor_that_works_on_fewer_tasks_than_it_takes_has_a_queue() {
         let mut all = Registry::default();
         let own =
             |limit, at_once| ExecutorRegistered { limit, at_once, ..executor("crm", &["mail"]) };
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_numbers_of_those_that_are_gone_for_long_are_given_again() {
+    fn numbers_of_executors_removed_long_ago_are_reused() {
         let mut all = Registry::default();
         for number in 0..5_000 {
             all.register(executor(&format!("pod-{number}"), &["mail"]));

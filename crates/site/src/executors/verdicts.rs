@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verdict_is_said_again_with_growing_pauses_until_it_is_confirmed() {
+    fn a_verdict_is_resent_with_back_off_until_confirmed() {
         let mut verdicts = Verdicts::default();
         let activity = ActivityId {
             instance: InstanceId(5),
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!((verdicts.confirmed(7), verdicts.next_due()), (None, None));
         assert!(!verdicts.concerns(InstanceId(5)));
         verdicts.add(8, ("crm".into(), activity), false, Timestamp(0));
-        let said = std::iter::from_fn(|| verdicts.resend_next(verdicts.next_due()?)).count();
-        assert_eq!((said, verdicts.count("crm")), (5, 0), "whoever missed a NACK asks");
+        let sent = std::iter::from_fn(|| verdicts.resend_next(verdicts.next_due()?)).count();
+        assert_eq!((sent, verdicts.count("crm")), (5, 0), "whoever missed a NACK asks");
     }
 }

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_not_asked_for_longest_is_forgotten() {
+    fn the_worker_that_asked_least_recently_is_forgotten() {
         let mut workers = Workers::default();
         let mut next = 0;
         let mut ask = |name: &str| {

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_gets_of_one_type_does_not_keep_it_from_another() {
+    fn jobs_of_one_type_do_not_delay_a_process_at_another_type() {
         let mut waiting = Waiting::default();
         waiting.add("mail", "newsletter", (5, 0), 10_000);
         waiting.add("mail", "loan", (5, 1_000), 100);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_do_several_types_do_them_in_turns() {
+    fn workers_of_several_types_do_them_in_turns() {
         let mut waiting = Waiting::default();
         waiting.add("mail", "claim", (5, 0), 1_000);
         waiting.add("print", "claim", (5, 500), 10);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_worked_on_is_not_held_against_its_process() {
+    fn a_returned_job_is_refunded_to_its_process() {
         let mut waiting = Waiting::default();
         waiting.add("mail", "refused", (5, 0), 10);
         waiting.add("mail", "other", (5, 0), 1_000);
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_promised_goes_before_all_processes_by_when_it_is_due_and_counts_for_no_share() {
+    fn promised_jobs_come_first_by_due_time_and_are_charged_to_no_share() {
         let mut waiting = Waiting::default();
         waiting.add("mail", "flood", (9, 0), 10);
         waiting.add("print", "flood", (9, 0), 10);
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_not_next_until_it_is_let_go() {
+    fn a_held_job_is_not_next_until_it_is_released() {
         let mut waiting = Waiting::default();
         waiting.promise("mail", "promised", 900_000);
         waiting.add("mail", "rest", (5, 0), 2);

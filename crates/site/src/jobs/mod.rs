@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_whose_lease_ran_out_is_offered_again_and_the_first_worker_has_lost_it() {
+    fn a_job_whose_lease_expired_is_offered_again_and_lost_to_its_first_worker() {
         let mut jobs = Jobs::default();
         jobs.open(key(1), offer("mail", None), Timestamp(0));
         let (_, first, expires) = take(&mut jobs, Timestamp(0)).unwrap();
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_given_back_is_the_next_to_be_given_out_and_its_first_worker_has_lost_it() {
+    fn a_returned_job_is_the_next_to_be_leased_and_lost_to_its_first_worker() {
         let mut jobs = Jobs::default();
         jobs.open(key(1), offer("mail", None), Timestamp(0));
         jobs.open(key(2), offer("mail", None), Timestamp(0));
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extended_lease_does_not_run_out_at_the_old_moment() {
+    fn an_extended_lease_does_not_expire_at_the_old_moment() {
         let mut jobs = Jobs::default();
         jobs.open(key(1), offer("mail", None), Timestamp(0));
         let (_, lease, expires) = take(&mut jobs, Timestamp(0)).unwrap();

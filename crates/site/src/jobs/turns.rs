@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_later_has_the_same_part_from_then_on() {
+    fn a_late_arrival_has_an_equal_share_from_then_on() {
         let mut turns = Turns::default();
         turns.enter(&"first".into());
         served(&mut turns, 100);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gets_much_waits_long_and_what_was_not_got_is_given_back() {
+    fn a_large_job_is_charged_by_its_size_and_refunded_if_not_served() {
         let mut turns = Turns::default();
         let (large, small): (Arc<str>, Arc<str>) = ("large".into(), "small".into());
         turns.enter(&large);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_wait_for_nothing_are_forgotten() {
+    fn idle_entries_are_removed() {
         let mut turns = Turns::default();
         for number in 0..10_000 {
             let who = format!("process-{number}").into();

@@ -57,7 +57,7 @@ impl Site {
     ) -> Result<Answer, Refusal> {
         caller.require_mailer()?;
         let Some(tell) = self.config.mail.clone() else {
-            let message = "nobody writes letters here; start the server with --mail FILE";
+            let message = "this server sends no mail; start the server with --mail FILE";
             return Err(Refusal::new(refusal::Kind::Conflict, "no_mail", message));
         };
         match request {
@@ -101,8 +101,8 @@ impl Site {
         }
         if unreadable > 0 {
             let text = format!(
-                "{unreadable} records of letters cannot be read: people may be told again what they \
-                 were told before"
+                "{unreadable} records of letters cannot be read: people may get letters again that \
+                 were sent before"
             );
             self.out.push(Output::Notice { text });
         }
@@ -112,8 +112,8 @@ impl Site {
 
     fn note_sent(&mut self, notice: &Notice, now: Timestamp) {
         let Notice { agent, about } = notice;
-        let told = |(subject, kind): &(Subject, Kind)| subject.told(agent.clone(), *kind, now);
-        let events: Vec<MailEvent> = about.iter().map(told).collect();
+        let sent = |(subject, kind): &(Subject, Kind)| subject.told(agent.clone(), *kind, now);
+        let events: Vec<MailEvent> = about.iter().map(sent).collect();
         if events.is_empty() {
             return;
         }

@@ -118,8 +118,8 @@ impl Site {
 
     /// The letters to send if an instance is aborted because its deadline has passed.
     pub(crate) fn owed_letters(&self, id: InstanceId, deadline: Timestamp) -> Vec<Owed> {
-        let is_told = self.config.mail.as_ref().is_some_and(|tell| tell.promise);
-        let Some((schema, state, _)) = self.cases.open_case(id).filter(|_| is_told) else {
+        let sends_letters = self.config.mail.as_ref().is_some_and(|tell| tell.promise);
+        let Some((schema, state, _)) = self.cases.open_case(id).filter(|_| sends_letters) else {
             return Vec::new();
         };
         let letters = self.catalog.concerned(schema, state, deadline).into_iter().map(|agent| {

@@ -43,8 +43,8 @@ impl Cases {
     /// The state of the promise of an open instance, if it was revoked or renewed here.
     fn turned(&self, id: InstanceId) -> Option<(&Schema, &State, &Deadline, &Turned)> {
         let (schema, state) = self.instances.state(id)?;
-        let is_told_here = !state.lifecycle().has_ended() && state.started_elsewhere().is_none();
-        let deadline = state.deadline().filter(|_| is_told_here)?;
+        let is_started_here = !state.lifecycle().has_ended() && state.started_elsewhere().is_none();
+        let deadline = state.deadline().filter(|_| is_started_here)?;
         Some((schema, state, deadline, deadline.turned.as_ref()?))
     }
 }
@@ -52,8 +52,9 @@ impl Cases {
 impl Site {
     /// The plan of an instance has changed, or was replayed after a restart.
     pub(crate) fn note_promise(&mut self, id: InstanceId) {
-        let is_told = self.cases.turned(id).is_some_and(|(_, state, ..)| owner(state).is_some());
-        if self.config.mail.is_some() && is_told {
+        let is_started_by_agent =
+            self.cases.turned(id).is_some_and(|(_, state, ..)| owner(state).is_some());
+        if self.config.mail.is_some() && is_started_by_agent {
             self.mailings.cases.insert(id);
             self.mailings.rechecks.insert((Timestamp::default(), key(id)));
         }

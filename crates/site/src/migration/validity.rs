@@ -31,8 +31,8 @@ impl Site {
         };
         if !fits {
             let text = format!(
-                "server {} says something about {id} that does not fit its definition, and is not \
-                 listened to; check that all servers run the same version",
+                "a message of server {} about {id} does not fit the definition of that instance and \
+                 is ignored; check that all servers run the same version",
                 from.0
             );
             self.out.push(Output::Notice { text });

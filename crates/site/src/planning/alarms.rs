@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deadline_is_looked_at_when_it_is_in_danger_and_when_it_passes_and_no_more() {
+    fn a_deadline_has_an_alarm_when_it_is_in_danger_and_when_it_passes() {
         let (mut alarms, mut alarm, id) = (Alarms::default(), Alarm::default(), InstanceId(1));
         let (at, danger) = (Timestamp(90), Some(Timestamp(50)));
         let mut due = Due { at, promised: false, passed: None, danger };

@@ -33,7 +33,7 @@ const WHO_MAX: usize = 256;
 /// The most absences for which a substitute is asked about one step.
 const TIMES_MAX: usize = 8;
 
-pub(super) const WHY_LACKING: &str = "who was to do it may not do it any more";
+pub(super) const WHY_LACKING: &str = "the planned performer may not do the step any more";
 
 /// How long a failing executor is not asked for promises after its last failure.
 const FAILING: Duration = Duration::from_mins(10);
@@ -139,7 +139,7 @@ impl Executors {
     }
 
     /// Why no performer can promise a step.
-    pub(super) fn why_nobody(&self, node: &Node) -> String {
+    pub(super) fn why_no_candidate(&self, node: &Node) -> String {
         let step = &node.name;
         let Some(job) = node.job() else {
             let rule = node.who().map_or_else(String::new, ToString::to_string);
@@ -202,7 +202,7 @@ impl Site {
         };
         let all = all.unwrap_or_default();
         if all.is_empty() {
-            return Err(self.executors.why_nobody(node));
+            return Err(self.executors.why_no_candidate(node));
         }
         let mut planners: BTreeMap<ServerId, Vec<Candidate>> = BTreeMap::new();
         for candidate in all {

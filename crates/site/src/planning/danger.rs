@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_has_claimed_counts_from_then_on() {
+    fn a_claimed_step_counts_from_its_claim() {
         let steps = "  - { step: a, who: Role(clerk), takes: 10h }\n  - { step: b, who: Role(clerk), takes: 5h }\n";
         let (schema, state) = case(steps);
         assert_eq!(from(&(schema.clone(), state.clone())), Some(85));

@@ -63,7 +63,7 @@ impl Site {
         let Some((schema, state, leg)) = self.cases.promised_leg(task) else { return };
         let is_held = self.planning.holder(task.instance, (schema, state), leg).is_some();
         if is_held && has_changed && self.lacks_performer(task) {
-            self.replan_step(task, "somebody else has taken it", false, now);
+            self.replan_step(task, "claimed by another person", false, now);
         }
     }
 

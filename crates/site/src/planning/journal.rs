@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_and_given_back_at_once_is_not_written() {
+    fn a_reservation_made_and_released_by_one_input_is_not_written() {
         let new = |node| reserved(node, Vec::new());
         let (begun, ended) = (PlanEvent::Begun, PlanEvent::Ended);
         assert_eq!(net(&[new(2), begun(key(2)), ended(key(2))]), []);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_fits_into_a_record_goes_into_several() {
+    fn events_beyond_the_size_of_a_record_take_several_records() {
         let name = |number: usize| Performer::Agent(format!("{number:0>200}").as_str().into());
         let who: Vec<Performer> = (0..256).map(name).collect();
         let events: Vec<PlanEvent> = (0..400).map(|node| reserved(node, who.clone())).collect();

@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_snapshot_holds_what_its_events_come_to() {
+    fn a_snapshot_restores_the_fold_of_its_events() {
         let reserved = |node| reserved(node, vec![Performer::Agent("ann".into())]);
         let took = PlanEvent::Took { process: "loan".into(), step: "pay".into(), ms: 7 };
         let mut ledger = Ledger::default();

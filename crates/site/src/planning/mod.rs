@@ -201,9 +201,9 @@ impl Site {
             self.next_planner(),
             self.planning.next_replanning(),
         ];
-        let told =
+        let reports =
             [self.planning.next_update(), self.next_step_report(), planning.reach.next_due()];
-        due.into_iter().chain(told).flatten().min()
+        due.into_iter().chain(reports).flatten().min()
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) enum Turn {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Takes {
     /// By the definition.
-    pub(crate) said: Option<Duration>,
+    pub(crate) defined: Option<Duration>,
     expected_ms: i64,
 }
 
@@ -70,14 +70,14 @@ impl Executors {
         key: &JobKey,
         (id, task): (ExecutorId, &Task),
     ) -> Takes {
-        let said = schema.node(key.activity.node).takes;
+        let defined = schema.node(key.activity.node).takes;
         let promised = leg_of(schema, state, &key.activity);
         let promised = promised.map(|leg| i64::try_from(leg.takes_ms).unwrap_or(i64::MAX));
         let seen = || self.paced_ms(id, task.kind, task.size);
         let Demanded { timeout, .. } = demanded(schema, state, &key.activity);
-        let expected = promised.or_else(|| said.map(millis)).or_else(seen);
+        let expected = promised.or_else(|| defined.map(millis)).or_else(seen);
         let expected_ms = expected.unwrap_or_else(|| millis(timeout.unwrap_or(USUAL))).max(1);
-        Takes { said, expected_ms }
+        Takes { defined, expected_ms }
     }
 
     /// The expected duration by the observed pace of an executor.

@@ -108,8 +108,8 @@ impl Site {
         let known =
             self.cluster.seat.iter().flat_map(|seat| seat.topology.numbered()).map(|(id, _)| id);
         let all = known.chain([self.cluster.server_here()]);
-        let heard = all.filter(|server| !self.planning.reach.is_presumed_dead(*server));
-        heard.map(|server| (server, Vec::new())).collect()
+        let alive = all.filter(|server| !self.planning.reach.is_presumed_dead(*server));
+        alive.map(|server| (server, Vec::new())).collect()
     }
 
     /// The name of a dead planner among these, if all of them are presumed dead.

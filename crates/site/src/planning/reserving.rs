@@ -109,7 +109,7 @@ impl Why {
         match self {
             Self::Displaced => "displaced by a more important case",
             Self::Late => "could not be done in time as planned",
-            Self::Gone => "who was to do it is not available any more",
+            Self::Gone => "the planned performer is not available any more",
             Self::Unseen => "no worker has asked for such jobs in the last ten minutes",
         }
     }

@@ -57,8 +57,8 @@ impl Planning {
     pub(super) fn on_planner_reachable(&mut self, server: ServerId) {
         self.watch.reachable_again.insert(server);
         // It may have missed revocations.
-        let told = self.watch.late.values_mut();
-        told.for_each(|(at, _)| *at = Timestamp::default());
+        let sent = self.watch.late.values_mut();
+        sent.for_each(|(at, _)| *at = Timestamp::default());
     }
 
     /// Grace period: no task counts as late before `until`; plans are rebuilt first.
@@ -238,9 +238,9 @@ impl Site {
         let late: BTreeSet<TaskId> = self.planning.planner.late().into_iter().collect();
         self.planning.watch.late.retain(|task, _| late.contains(task));
         for task in late {
-            let told = self.planning.watch.late.get(&task).copied();
-            if told.is_none_or(|(at, _)| now.since(at) >= RESEND_LATE_EVERY) {
-                self.revoke_late(task, told.map_or(Why::Late, |(_, why)| why), now);
+            let sent = self.planning.watch.late.get(&task).copied();
+            if sent.is_none_or(|(at, _)| now.since(at) >= RESEND_LATE_EVERY) {
+                self.revoke_late(task, sent.map_or(Why::Late, |(_, why)| why), now);
             }
         }
     }
@@ -299,17 +299,17 @@ impl Site {
 
     /// Sends servers the list of their firm reservations: those that can be reached again, or all.
     fn send_held(&mut self, all: bool, back: &BTreeSet<ServerId>, now: Timestamp) {
-        let mut told = back.clone();
+        let mut receivers = back.clone();
         if all {
             self.planning.watch.compared = now;
             if now >= self.planning.watch.own_from {
                 self.compare_own(now);
             }
-            told.extend(&self.planning.watch.askers);
+            receivers.extend(&self.planning.watch.askers);
         }
         let here = self.cluster.server_here();
         let mut held: BTreeMap<ServerId, Vec<Attempt>> =
-            told.into_iter().map(|server| (server, Vec::new())).collect();
+            receivers.into_iter().map(|server| (server, Vec::new())).collect();
         for own in self.planning.planner.firm().filter(|own| own.asker != here) {
             if all || back.contains(&own.asker) {
                 let attempt = Attempt { task: own.task, attempt: own.attempt };

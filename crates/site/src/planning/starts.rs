@@ -130,11 +130,11 @@ impl Planning {
 
     /// The amount of work of a step: by the definition, refined by observation.
     fn cost(&self, schema: &Schema, leg: &PlanLeg) -> Work {
-        let said = work(leg.takes.unwrap_or_default());
+        let defined = work(leg.takes.unwrap_or_default());
         let step = schema.node(leg.node).name.clone();
         let seen = self.ledger.seen.get(&(schema.process.clone(), step));
         // No step takes no time.
-        seen.map_or(said, |seen| seen.refine(said)).max(Work(1))
+        seen.map_or(defined, |seen| seen.refine(defined)).max(Work(1))
     }
 }
 
@@ -179,7 +179,7 @@ impl Site {
         let is_late = at <= now;
         if is_late && !caller.is_schedule() {
             let message = format!(
-                "the deadline {at} is not in the future: it is {now}; give a later one, or start it \
+                "the deadline {at} is not in the future: now is {now}; give a later one, or start it \
                  without a deadline"
             );
             return Err(Refusal::new(Kind::Invalid, "deadline_past", message));

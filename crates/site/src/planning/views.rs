@@ -132,7 +132,7 @@ impl Site {
         if planner == self.cluster.server_here() {
             return Ok(());
         }
-        let message = "their plan is kept by another server; ask that one";
+        let message = "the plan is kept by another server; send the request there";
         Err(Refusal::new(crate::refusal::Kind::Conflict, "elsewhere", message).at(Some(planner)))
     }
 }

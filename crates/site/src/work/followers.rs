@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_kept_of_those_whom_nobody_follows_any_more() {
+    fn nothing_is_kept_of_agents_without_followers() {
         let mut followers = Followers::default();
         let ann = AgentId::from("ann");
         let follow =

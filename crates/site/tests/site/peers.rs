@@ -268,7 +268,7 @@ fn what_does_not_fit_the_definition_is_not_listened_to() {
     }
     assert_eq!(alone.notices.len(), 10, "{:?}", alone.notices);
     assert_eq!(alone.streams, stored, "nothing was stored");
-    insta::assert_snapshot!(alone.notices[0], @"server 1 says something about inst_00000000070000000000000001 that does not fit its definition, and is not listened to; check that all servers run the same version");
+    insta::assert_snapshot!(alone.notices[0], @"a message of server 1 about inst_00000000070000000000000001 does not fit the definition of that instance and is ignored; check that all servers run the same version");
 }
 
 #[test]

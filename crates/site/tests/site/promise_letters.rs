@@ -102,7 +102,10 @@ fn whoever_started_a_case_is_told_once_that_nobody_can_do_it_in_time() {
     let letter = next(&mut office).unwrap();
     let Content::Case(turn) = &letter.content else { panic!("{letter:?}") };
     assert_eq!((&*turn.process, &*turn.step), ("Settle a claim", "Check it"));
-    assert_eq!((turn.instance, &*turn.why), (ID, "who was to do it is not available any more"));
+    assert_eq!(
+        (turn.instance, &*turn.why),
+        (ID, "the planned performer is not available any more")
+    );
     assert!(!format!("{letter:?}").contains("4711"), "no data of the case");
     assert_eq!(told(&mut office, 60), "revocation eva@office");
     office.restart();

@@ -65,7 +65,7 @@ fn what_somebody_has_taken_who_has_no_time_for_it_is_not_promised_any_more() {
     claim(&mut group, 1, instance, "check", other);
     assert_eq!(promised_by(&mut group, instance, "check"), None);
     let told = replanned(&mut group, instance);
-    assert!(told[0].starts_with("somebody else has taken it; check is not"), "{told:?}");
+    assert!(told[0].starts_with("claimed by another person; check is not"), "{told:?}");
     assert_eq!(turns(&mut group, planner, other), 1, "what they have promised stays promised");
     // Now it can be done by whom it suits.
     let activity = activity(instance, "check");

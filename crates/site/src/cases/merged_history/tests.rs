@@ -108,14 +108,14 @@ fn pages(held: &[(&str, &[&str])], limit: u64) -> Vec<String> {
 }
 
 #[test]
-fn pages_come_to_the_same_as_the_whole_however_long_they_are() {
+fn pages_of_any_length_add_up_to_the_whole() {
     for limit in 1..8 {
         assert_eq!(pages(&[("north", &NORTH), ("south", &SOUTH)], limit), WHOLE, "{limit}");
     }
 }
 
 #[test]
-fn much_at_one_moment_comes_in_the_same_order_in_short_pages() {
+fn many_entries_of_one_moment_keep_their_order_in_short_pages() {
     // South does much while its clock stands still. East receives part of what south has done before the transfer.
     let south = [
         "0@5 north: created",
@@ -148,7 +148,7 @@ fn much_at_one_moment_comes_in_the_same_order_in_short_pages() {
 }
 
 #[test]
-fn what_was_done_after_a_transfer_was_sent_and_came_with_it_stands_before_its_arrival() {
+fn an_entry_recorded_after_sending_a_transfer_stands_before_its_arrival() {
     // South's clock is behind.
     let south = ["0@1 north: created", "0@9 north: completed b", "0@2 received <north #1"];
     let north = ["0@1 created", "0@1 sent >south #1", "1@8 claimed b", "2@9 completed b"];
@@ -159,7 +159,7 @@ fn what_was_done_after_a_transfer_was_sent_and_came_with_it_stands_before_its_ar
 }
 
 #[test]
-fn what_came_of_a_moment_in_which_a_page_ends_stands_after_it() {
+fn entries_of_the_moment_at_the_end_of_a_page_keep_their_order() {
     let south = ["0@5 north: created", "0@5 north: completed b", "0@2 received <north #1"];
     let north = [
         "0@5 created",
@@ -176,7 +176,7 @@ fn what_came_of_a_moment_in_which_a_page_ends_stands_after_it() {
 }
 
 #[test]
-fn what_others_were_told_of_a_server_that_is_away_is_shown_once_even_between_pages() {
+fn copies_of_entries_of_an_unreachable_server_are_shown_once_across_pages() {
     let north = ["0@3 south: created", "0@4 east: completed a", "0@9 received <east #1"];
     let west =
         ["0@3 south: created", "0@4 east: completed a", "0@8 received <east #1", "1@9 completed c"];
@@ -201,7 +201,7 @@ fn what_others_were_told_of_a_server_that_is_away_is_shown_once_even_between_pag
 }
 
 #[test]
-fn what_was_not_there_yet_when_its_server_was_read_is_waited_for_and_what_is_lost_is_not() {
+fn missing_entries_are_waited_for_unless_they_are_lost() {
     let parts = || vec![part("south", &SOUTH, false), part("north", &NORTH[..1], false)];
     let merged = merge(parts(), &mut Frontier::default(), 100, false);
     assert!(merged.is_cut, "{merged:?}");
@@ -212,7 +212,7 @@ fn what_was_not_there_yet_when_its_server_was_read_is_waited_for_and_what_is_los
 }
 
 #[test]
-fn what_was_redirected_arrives_under_a_number_of_its_new_receiver() {
+fn a_redirected_transfer_has_a_number_of_its_new_receiver() {
     let north = ["0@1 created", "0@1 sent >south #1", "1@2 redirected <south >east"];
     let east = ["0@0 received <north #1"];
     let expected = [&north[..], &east[..]].concat();
@@ -220,7 +220,7 @@ fn what_was_redirected_arrives_under_a_number_of_its_new_receiver() {
 }
 
 #[test]
-fn how_far_a_history_is_read_is_said_in_one_word_and_nothing_else_is_taken_for_it() {
+fn a_cursor_is_one_word_and_no_other_text_is_accepted() {
     assert_eq!("0".parse::<Frontier>().unwrap(), Frontier::default());
     for text in ["", "7", "north-1", "north-1.x.3", "a~b.1"] {
         assert!(text.parse::<Frontier>().is_err(), "{text}");

@@ -130,7 +130,7 @@ impl Case {
     }
 
     /// A step is done here, and control is handed over to server 2.
-    fn goes_on(&mut self, done: Event, number: u32, parcel: &Parcel) {
+    fn hands_over(&mut self, done: Event, number: u32, parcel: &Parcel) {
         let (to, parcel) = (ServerId(2), parcel.clone());
         self.add(vec![done, Event::Sent { to, number, parcel }]);
     }
@@ -173,7 +173,7 @@ fn without_asking(export: &Export<'_>, records: &[Vec<u8>]) -> Option<Missing> {
 }
 
 #[test]
-fn what_a_server_controlled_in_an_earlier_round_does_not_go_to_it() {
+fn entries_a_server_controlled_in_an_earlier_round_are_not_sent_to_it() {
     let mut case = Case::new(ROUNDS);
     let of = |case: &Case, name: &str, round: u32| case.of(name, &[round]);
     let (ask, answer, end) = (of(&case, "ask", 0), of(&case, "answer", 0), of(&case, "l", 0));
@@ -187,14 +187,14 @@ fn what_a_server_controlled_in_an_earlier_round_does_not_go_to_it() {
     case.came([earlier, vec![now]].concat(), control(ask, answer.clone()));
     case.add(vec![case.done(&answer, None, None)]);
     let parcel = control(end.clone(), case.of("file", &[]));
-    case.goes_on(case.done(&end, Some(1), None), 1, &parcel);
+    case.hands_over(case.done(&end, Some(1), None), 1, &parcel);
     // Server 1 was never involved with server 2.
     let missing = case.names(1, &parcel, without_asking).expect("it need not be asked");
     assert_eq!(missing, ["ask:1", "answer:1", "l:1"]);
 }
 
 #[test]
-fn who_may_have_been_told_in_an_earlier_round_is_asked() {
+fn a_server_that_may_know_entries_of_an_earlier_round_is_asked() {
     let mut case = Case::new(JOINED);
     let (first, second) = ([0], [1]);
     let mut done = Vec::new();
@@ -216,22 +216,22 @@ fn who_may_have_been_told_in_an_earlier_round_is_asked() {
     let (near, file) = (case.of("near", &[]), case.of("file", &[]));
     case.came(done, control(case.of("l", &second), near.clone()));
     let parcel = control(near.clone(), file);
-    case.goes_on(case.done(&near, None, None), 1, &parcel);
+    case.hands_over(case.done(&near, None, None), 1, &parcel);
     assert_eq!(case.names(3, &parcel, without_asking), None, "server 1 has told it of b and c");
 }
 
 #[test]
-fn a_parcel_that_is_offered_again_brings_nothing_that_came_later() {
+fn a_transfer_offered_again_brings_no_later_entries() {
     let mut case = Case::new(WAITING);
     let (a, c, join) = (case.of("a", &[]), case.of("c", &[]), case.of("p/join", &[]));
     case.add(vec![case.created()]);
     case.add(vec![case.done(&case.of("x", &[]), Some(1), None)]);
     let parcel = control(c.clone(), join.clone());
-    case.goes_on(case.done(&c, None, None), 1, &parcel);
+    case.hands_over(case.done(&c, None, None), 1, &parcel);
     let missing = |export: &Export<'_>, records: &[Vec<u8>]| Some(export.missing(records, &[]));
     let first = case.names(1, &parcel, missing);
     let next = control(a.clone(), join);
-    case.goes_on(case.done(&a, None, None), 2, &next);
+    case.hands_over(case.done(&a, None, None), 2, &next);
     // By the definition `a` may precede `c`.
     assert_eq!(case.names(1, &parcel, missing), first);
     assert_eq!(first.unwrap(), ["start", "x", "c"]);

@@ -371,9 +371,11 @@ impl Site {
             SiteEvent::ChangeUndone { number, why, by: _ } => {
                 self.catalog.undo_change(number, &why)?;
             }
-            SiteEvent::ExecutorRegistered(executor) => self.executors.apply_registration(*executor),
-            SiteEvent::ExecutorRemoved { name, by: _ } => self.apply_removal(&name),
-            SiteEvent::PolicySet(setting) => self.apply_policy(*setting),
+            SiteEvent::ExecutorRegistered(executor) => {
+                self.executors.on_executor_registered(*executor)
+            }
+            SiteEvent::ExecutorRemoved { name, by: _ } => self.on_executor_removed(&name),
+            SiteEvent::PolicySet(setting) => self.on_policy_set(*setting),
             SiteEvent::SchedulePut(put) => self.schedules.on_put(*put, at)?,
             SiteEvent::ScheduleRemoved { name, by: _ } => self.schedules.on_removed(&name),
             SiteEvent::SchedulePaused { name, is_paused, by: _ } => {

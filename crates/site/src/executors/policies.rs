@@ -129,12 +129,12 @@ impl Site {
         self.executors.require_types([&*job].into_iter())?;
         let setting = PolicySet { job, policy, recorded, by: caller.performer() };
         self.record(SiteEvent::PolicySet(Box::new(setting.clone())), now);
-        self.apply_policy(setting);
+        self.on_policy_set(setting);
         Ok(Answer::Done)
     }
 
     /// Applies a setting recorded here or received.
-    pub(crate) fn apply_policy(&mut self, setting: PolicySet) {
+    pub(crate) fn on_policy_set(&mut self, setting: PolicySet) {
         let kind = self.executors.registry.kind_or_new(&setting.job);
         let seed = self.config.life;
         self.executors.policies.set(kind, setting, seed);

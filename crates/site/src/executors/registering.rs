@@ -56,7 +56,7 @@ impl Executors {
     }
 
     /// Applies a registration recorded here or received.
-    pub(crate) fn apply_registration(&mut self, executor: ExecutorRegistered) {
+    pub(crate) fn on_executor_registered(&mut self, executor: ExecutorRegistered) {
         let Executors { registry, book, assignments, holds, rests, .. } = self;
         let number = registry.register(executor);
         match number {
@@ -172,7 +172,7 @@ impl Site {
         self.executors.require_types(next.types.iter().map(|own| &*own.job))?;
         let name = next.name.clone();
         self.record(SiteEvent::ExecutorRegistered(Box::new(next.clone())), now);
-        self.executors.apply_registration(next);
+        self.executors.on_executor_registered(next);
         if let Some(holds) = &holds {
             self.note_holds(&name, holds, now);
         }
@@ -194,12 +194,12 @@ impl Site {
             return Err(Refusal::forbidden("admin"));
         }
         self.record(SiteEvent::ExecutorRemoved { name: name.clone(), by }, now);
-        self.apply_removal(&name);
+        self.on_executor_removed(&name);
         Ok(Answer::Done)
     }
 
     /// Applies the removal of an executor: its jobs go to others.
-    pub(crate) fn apply_removal(&mut self, name: &str) {
+    pub(crate) fn on_executor_removed(&mut self, name: &str) {
         let Some(id) = self.executors.registry.remove(name) else { return };
         self.executors.holds.forget(id);
         self.executors.invalidate_plan();

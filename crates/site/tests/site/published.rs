@@ -117,7 +117,7 @@ fn a_site_takes_so_much_and_says_what_to_do_then() {
         assert!(refusal.message.contains(next), "{refusal}");
     };
     let code = "too_many_definitions";
-    refused(deploy(&mut bank, &small("three", "1")), code, "as a version of one of them");
+    refused(deploy(&mut bank, &small("three", "1")), code, "as a version of another process");
     // The number of processes says nothing about versions of those that are there.
     deploy(&mut bank, &small("two", "2")).unwrap();
     deploy(&mut bank, &small("two", "3")).unwrap();
@@ -136,7 +136,7 @@ fn a_site_takes_so_much_and_says_what_to_do_then() {
     bank.ask(token("one", 1)).unwrap();
     bank.credential = Credential::Token([1; 32]);
     bank.ask(token("two", 2)).unwrap();
-    refused(bank.ask(token("three", 3)), "too_many_tokens", "revoke one");
+    refused(bank.ask(token("three", 3)), "too_many_tokens", "revoke an unused token");
     bank.ask(Request::RevokeToken { name: "two".to_owned() }).unwrap();
     bank.ask(token("three", 3)).unwrap();
 }

@@ -117,7 +117,7 @@ impl Cluster {
         self.is_catching_up()
     }
 
-    /// Whether the store has left for another host, so that records written here are lost.
+    /// Whether the store has left for another host, so that records written here do not count.
     pub(crate) fn is_given_away(&self, change: u32) -> bool {
         self.locks.given_away == Some(change)
     }

@@ -240,8 +240,8 @@ impl Site {
         self.follow_changes(now);
     }
 
-    /// Whether the first topology fits the instances and definitions that were here before. Later topologies always
-    /// fit.
+    /// Whether the first topology fits the instances and definitions that were here before. A later topology
+    /// changes only what fits.
     fn first_fits(&self, topology: &Topology) -> Result<(), Refusal> {
         let mut findings = self.catalog.misplaced(topology);
         let registrar = topology.registrar().and_then(|id| topology.server(id));

@@ -259,7 +259,7 @@ impl Instances {
                 self.resident -= 1;
             }
         }
-        // Without eviction the list would only grow: removes outdated entries now and then.
+        // Without eviction the list would only grow: outdated entries are removed when it is long.
         if self.recent.len() > 64 + 4 * self.slots.len() {
             let slots = &self.slots;
             self.recent

@@ -1,4 +1,4 @@
-//! Learned speeds of executors, stored now and then to survive a restart.
+//! Learned speeds of executors, stored at intervals to survive a restart.
 //!
 //! They are a cache: the snapshot of a stream with a single record without events. Invariant: a snapshot that cannot be
 //! read is dropped, and a crash loses at most what was learned in the last `STORE_EVERY`. Executors and types are

@@ -58,7 +58,7 @@ impl Site {
         is_own && self.planning.holders.note(task, holder)
     }
 
-    /// Replans a step that is claimed by somebody other than the planned performer, for its holder.
+    /// Replans a step that is claimed by another person than the planned performer, for its holder.
     pub(super) fn replan_for_holder(&mut self, task: TaskId, has_changed: bool, now: Timestamp) {
         let Some((schema, state, leg)) = self.cases.promised_leg(task) else { return };
         let is_held = self.planning.holder(task.instance, (schema, state), leg).is_some();
@@ -67,7 +67,7 @@ impl Site {
         }
     }
 
-    /// Whether the holder of a step is absent, and somebody else is planned for it.
+    /// Whether the holder of a step is absent, and another person is planned for it.
     pub(super) fn is_left_to_others(&self, id: InstanceId, leg: &Leg, now: Timestamp) -> bool {
         let Some((schema, state)) = self.cases.instances.state(id) else { return false };
         let Some(holder) = claimed_by(schema, state, leg) else { return false };

@@ -1,6 +1,6 @@
 //! The fold of the stream of plans: all promises held here, and observed durations of steps.
 //!
-//! It is stored as a snapshot now and then, so that a restart need not read the whole stream.
+//! It is stored as a snapshot at intervals, so that a restart need not read the whole stream.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use legwork_org::Timetable;
 
 use crate::retries::Backoff;
 
-/// How many starts are under way at a time; the others wait in line, so whoever carries them out has room for these.
+/// How many starts are under way at a time; the others wait. The driver that carries them out has room for these.
 pub const STARTS_MAX: usize = 64;
 /// What the keys of periodic starts begin with, and no others.
 pub const KEY_OF_SCHEDULE: &str = "schedule:";
@@ -158,7 +158,7 @@ impl Book {
         line.into_iter().chain(self.under_way.first()).map(|(look, _)| *look).min()
     }
 
-    /// Takes up the moment that is due next; whoever takes it says what came of it.
+    /// Takes up the moment that is due next; the driver that starts it reports the outcome.
     pub(crate) fn take_due(&mut self, now: Timestamp) -> Option<TakenUp<'_>> {
         self.give_up_waiting(now);
         if self.under_way.len() >= STARTS_MAX {

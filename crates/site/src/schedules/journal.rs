@@ -103,7 +103,7 @@ impl Schedules {
     }
 }
 
-/// What is kept of a text that somebody else has made.
+/// The beginning of a text from outside, as much as is stored.
 pub(super) fn shortened(message: &str) -> String {
     message.chars().take(MESSAGE_CHARS_MAX).collect()
 }

@@ -1,7 +1,7 @@
 //! Schedules are put, paused and removed.
 //!
-//! Invariant: what is said again changes nothing, so that a script can say it whenever it runs. Only who has put one,
-//! or an admin, may change it. What could not be started now is refused.
+//! Invariant: a repeated request changes nothing, so a script can send it whenever it runs. Only the owner of a schedule or
+//! an admin may change it. A schedule whose case could not be started now is refused.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Schedules {
                     return Ok(Answer::SchedulePut { unchanged: true, next });
                 }
                 if known.said.by != by && !caller.is_admin() {
-                    return Err(of_somebody_else(&next.name));
+                    return Err(owned_by_another(&next.name));
                 }
             }
             None if self.book.len() >= SCHEDULES_MAX => {
@@ -120,7 +120,7 @@ impl Schedules {
         let known = self.book.named(name).ok_or_else(|| no_such_schedule(name))?;
         match known.said.by == caller.performer() || caller.is_admin() {
             true => Ok(()),
-            false => Err(of_somebody_else(name)),
+            false => Err(owned_by_another(name)),
         }
     }
 }
@@ -177,7 +177,7 @@ fn check(asked: &PutSchedule, now: Timestamp) -> Result<(), Refusal> {
     }
 }
 
-fn of_somebody_else(name: &str) -> Refusal {
+fn owned_by_another(name: &str) -> Refusal {
     let message = format!(
         "`{name}` was put by somebody else, whom `legwork schedules show` names; ask them or an admin, or choose another name"
     );

@@ -77,7 +77,7 @@ fn a_start_that_nothing_is_heard_of_is_asked_for_again() {
 }
 
 #[test]
-fn what_does_not_come_through_is_tried_again_after_growing_pauses() {
+fn a_start_that_does_not_come_through_is_retried_with_back_off() {
     let mut book = book(86_400_000);
     let mut now = after(86_400_000);
     let mut pauses = Vec::new();
@@ -253,7 +253,7 @@ proptest! {
                 prop_assert!(now.0 - moment.0 < period as i64, "the latest");
                 taken = Some(moment);
             }
-            // Otherwise whoever sleeps until then wakes at once, for nothing.
+            // Otherwise a site that sleeps until then wakes at once, for nothing.
             prop_assert!(book.next_look().is_none_or(|look| look > now));
         }
     }

@@ -71,7 +71,7 @@ async fn a_server_that_waits_can_be_told_to_stop() -> Result<()> {
         .args(["up", "--store", database.url(), "--listen", "127.0.0.1:0"])
         .stderr(std::fs::File::create(&log)?)
         .spawn()?;
-    let waits = async || Ok(std::fs::read_to_string(&log)?.contains("this one waits"));
+    let waits = async || Ok(std::fs::read_to_string(&log)?.contains("waiting"));
     until("it does not wait", waits).await?;
     send_signal("TERM", &second.id().to_string())?;
     ensure!(second.wait()?.success());

@@ -128,6 +128,6 @@ mod tests {
         assert!(!verdicts.concerns(InstanceId(5)));
         verdicts.add(8, ("crm".into(), activity), false, Timestamp(0));
         let sent = std::iter::from_fn(|| verdicts.resend_next(verdicts.next_due()?)).count();
-        assert_eq!((sent, verdicts.count("crm")), (5, 0), "whoever missed a NACK asks");
+        assert_eq!((sent, verdicts.count("crm")), (5, 0), "an executor that missed a NACK asks");
     }
 }
